@@ -1,0 +1,52 @@
+"""What a running task can do: the protocol that `engine.context` implements and tests may imitate."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+
+
+class Context(Protocol):
+    """One attempt at one task. Not shared between threads that the kind starts, unless it says so."""
+
+    @property
+    def task_id(self) -> str:
+        """The public id (UUID) that the API shows."""
+        ...
+
+    @property
+    def tenant_id(self) -> int:
+        """The tenant whose work this is."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """An idempotency token for a side effect: the same over all attempts of the task."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether someone wants this task to stop (cancel, pause, drain, time-out). Cheap: ask often."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Stop here if someone wants it. Raises: Cancelled."""
+        ...
+
+    def call(self, resource: str, fn: Callable[[], T]) -> T:
+        """Call a downstream once, never twice. `resource` is a name of resources.toml that the kind declares.
+
+        Raises: RateLimited, TimedOut, Transient or Permanent, by what `fn` raised (HTTP status, time-out);
+        Cancelled when the task is to stop; LeaseLost (engine) when this worker may no longer act.
+        """
+        ...
+
+    def db(self) -> "AbstractContextManager[psycopg.Connection[Any]]":
+        """A connection to Harness's own database in a transaction, from the process's bounded pool.
+
+        Keep it short: never hold it across a call to a downstream.
+        """
+        ...

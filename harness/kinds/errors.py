@@ -1,0 +1,52 @@
+"""The errors that a kind may raise on purpose, and those that its context raises into it.
+
+Anything else that leaves a kind is classed by `engine.downstream` (HTTP status, time-outs) or counts as a bug.
+"""
+
+from harness.policy.errors import ErrorClass
+
+
+class WorkError(Exception):
+    """An attempt ends here; `error_class` decides what follows (policy.retry)."""
+
+    error_class = ErrorClass.BUG
+    retry_after_s: float | None = None
+
+
+class Transient(WorkError):
+    """It may go well later. `retry_after_s` is a floor for the wait, in seconds."""
+
+    error_class = ErrorClass.SERVER_ERROR
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(Transient):
+    """A downstream said 429: the task is put back without spending an attempt."""
+
+    error_class = ErrorClass.RATE_LIMIT
+
+
+class TimedOut(Transient):
+    """A downstream, or the task itself, took longer than allowed."""
+
+    error_class = ErrorClass.TIMEOUT
+
+
+class Permanent(WorkError):
+    """It will not go well later either: the task fails at once."""
+
+    error_class = ErrorClass.VALIDATION
+
+    def __init__(self, message: str, *, error_class: ErrorClass = ErrorClass.VALIDATION) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+
+class Cancelled(BaseException):
+    """Raised into a kind at a checkpoint when the task is to be cancelled, paused or drained.
+
+    A BaseException, so that a kind's `except Exception` does not swallow a person's wish.
+    """

@@ -1,0 +1,125 @@
+"""The registry of kinds: `@kind` puts a function under a name; `discover` imports the folders of tasks/.
+
+A kind is a name, a hand-set version, the pool it runs in, the resources it touches, the schema of its input
+and output, and its limits. Registering checks nothing against resources.toml; `check_against` does, at start.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from harness.policy.errors import Invalid
+from harness.policy.settings import QUARANTINE, SYSTEM, Topology
+
+BUNDLE_EST_S = 0.1  # a bundle's members are expected to take this long together, at most
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """One registered type of work. Times in seconds; `resources` maps a resource to how many of it one task needs."""
+
+    name: str
+    version: int
+    pool: str
+    run: Callable[[Any, Any], Any]
+    input: type[BaseModel]
+    output: type[BaseModel] | None
+    resources: Mapping[str, int] = field(default_factory=dict)
+    timeout_s: float = 60.0
+    max_attempts: int = 4
+    bundle: bool = False
+    est_s: float = 1.0
+
+    @property
+    def signature(self) -> str:
+        """The resource signature, canonical: 'browser=1,llm:default=2'; '' when it needs none."""
+        return ",".join(f"{name}={n}" for name, n in sorted(self.resources.items()))
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def kind(
+    name: str,
+    *,
+    pool: str,
+    input: type[BaseModel],
+    output: type[BaseModel] | None = None,
+    version: int = 1,
+    resources: Mapping[str, int] | None = None,
+    timeout_s: float = 60.0,
+    max_attempts: int = 4,
+    bundle: bool = False,
+    est_s: float = 1.0,
+) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
+    """Register `fn(ctx, payload)` as a kind. `est_s` is the expected run time until real ones are known.
+
+    `bundle=True` is a promise: short, no call, step, ask or spawn; `ctx.db` is fine (architecture, decision 10).
+    Raises: Invalid naming the argument.
+    """
+
+    def register(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        if name in _KINDS and _KINDS[name].run.__qualname__ != fn.__qualname__:
+            raise Invalid(f"kind {name!r} is registered twice", field="name")
+        for what, value in (("timeout_s", timeout_s), ("est_s", est_s), ("max_attempts", max_attempts)):
+            if not value > 0:
+                raise Invalid(f"kind {name!r}: {what} must be above 0, not {value!r}", field=what)
+        if bundle and (est_s > BUNDLE_EST_S or resources):
+            raise Invalid(
+                f"kind {name!r}: a bundled kind takes at most {BUNDLE_EST_S} s (est_s) and needs no resources",
+                field="bundle",
+            )
+        _KINDS[name] = Kind(
+            name=name,
+            version=version,
+            pool=pool,
+            run=fn,
+            input=input,
+            output=output,
+            resources=MappingProxyType(dict(resources or {})),
+            timeout_s=timeout_s,
+            max_attempts=max_attempts,
+            bundle=bundle,
+            est_s=est_s,
+        )
+        return fn
+
+    return register
+
+
+def discover(package: str) -> None:
+    """Import `<package>.<folder>.kind` for every folder below the package, which registers its kinds."""
+    root = importlib.import_module(package)
+    for found in pkgutil.iter_modules(root.__path__):
+        if found.ispkg:
+            importlib.import_module(f"{package}.{found.name}.kind")
+
+
+def find(name: str) -> Kind | None:
+    """Return the kind registered under this name, if any."""
+    return _KINDS.get(name)
+
+
+def all_kinds() -> tuple[Kind, ...]:
+    """Return every registered kind, by name."""
+    return tuple(_KINDS[name] for name in sorted(_KINDS))
+
+
+def check_against(topology: Topology) -> None:
+    """Check that every kind's pool and resources exist. Raises: Invalid naming the kind and the key."""
+    for one in all_kinds():
+        if one.pool in (SYSTEM, QUARANTINE) or one.pool not in topology.pools:
+            raise Invalid(f"kind {one.name!r} names pool {one.pool!r}, which resources.toml doesn't offer", field="pool")
+        for name, n in one.resources.items():
+            if name not in topology.resources:
+                raise Invalid(f"kind {one.name!r} needs resource {name!r}, unknown to resources.toml", field="resources")
+            if not 1 <= n <= topology.resources[name].capacity:
+                raise Invalid(
+                    f"kind {one.name!r} needs {n} of {name!r}, which has {topology.resources[name].capacity}",
+                    field="resources",
+                )

@@ -1,0 +1,147 @@
+"""Pools and resources as frozen values, parsed from the tables of config/resources.toml.
+
+`parse` takes the mapping that `tomllib` returns and does no I/O. A value that makes no sense is refused
+with the path of the key, never repaired.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+from harness.policy.errors import Invalid
+
+QUARANTINE = "quarantine"
+SYSTEM = "system"
+PRIORITIES = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """Workers of one resource class; `slots` and `connections` are those of one worker process."""
+
+    name: str
+    workers: Literal["threads", "prefork"]
+    slots: int
+    connections: int
+    prefetch_multiplier: int
+    events: bool
+
+    def queues(self) -> tuple[str, ...]:
+        """The pool's Celery queues, most urgent first.
+
+        >>> Pool(name="db", workers="threads", slots=1, connections=1, prefetch_multiplier=1, events=False).queues()
+        ('db.p0', 'db.p1', 'db.p2', 'db.p3')
+        """
+        return tuple(f"{self.name}.p{priority}" for priority in PRIORITIES)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resource:
+    """A downstream with a capacity: how many may use it at once."""
+
+    name: str
+    held: Literal["task", "call"]
+    capacity: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Topology:
+    """All of resources.toml. `database_connections` is the budget of Harness's own database."""
+
+    database_connections: int
+    pools: Mapping[str, Pool]
+    resources: Mapping[str, Resource]
+
+    def pool(self, name: str) -> Pool:
+        """Return one pool. Raises: Invalid naming the pools there are."""
+        if name not in self.pools:
+            raise Invalid(
+                f"there is no pool {name!r}; the pools of resources.toml are {', '.join(sorted(self.pools))}",
+                field="pool",
+            )
+        return self.pools[name]
+
+
+def parse(raw: Mapping[str, object]) -> Topology:
+    """Build the topology from parsed TOML. Raises: Invalid naming the key."""
+    _only(raw, {"database", "pools", "resources"}, "")
+    database = _table(raw, "database", "")
+    _only(database, {"connections"}, "database.")
+    pools = {name: _pool(name, _table(_table(raw, "pools", ""), name, "pools.")) for name in _table(raw, "pools", "")}
+    for needed in (SYSTEM, QUARANTINE):
+        if needed not in pools:
+            _refuse(f"pools.{needed}", "is missing: Harness needs this pool for itself")
+        if pools[needed].workers != "prefork":
+            _refuse(f"pools.{needed}.workers", 'must be "prefork"')
+    rows = _table(raw, "resources", "") if "resources" in raw else {}
+    resources = {name: _resource(name, _table(rows, name, "resources.")) for name in rows}
+    return Topology(
+        database_connections=_whole(database, "connections", "database.", least=10),
+        pools=pools,
+        resources=resources,
+    )
+
+
+def _pool(name: str, table: Mapping[str, object]) -> Pool:
+    at = f"pools.{name}."
+    if not name.replace("_", "").isalnum() or not name.isascii() or name != name.lower():
+        _refuse(f"pools.{name}", "must be named in lower-case letters, digits and underscores")
+    _only(table, {"workers", "slots", "connections", "prefetch_multiplier", "events"}, at)
+    workers = table.get("workers")
+    if workers != "threads" and workers != "prefork":
+        _refuse(at + "workers", f'must be "threads" or "prefork", not {workers!r}')
+    slots = _whole(table, "slots", at, least=1)
+    connections = _whole(table, "connections", at, least=1)
+    if workers == "prefork" and connections != slots:
+        _refuse(at + "connections", f"must equal slots ({slots}): each prefork child holds one connection")
+    if connections > slots:
+        _refuse(at + "connections", f"must not exceed slots ({slots})")
+    multiplier = _whole(table, "prefetch_multiplier", at, least=1)
+    if multiplier != 1:
+        _refuse(at + "prefetch_multiplier", "must be 1: a worker never holds more messages than slots")
+    events = table.get("events")
+    if not isinstance(events, bool):
+        _refuse(at + "events", f"must be true or false, not {events!r}")
+    return Pool(
+        name=name,
+        workers=workers,
+        slots=slots,
+        connections=connections,
+        prefetch_multiplier=multiplier,
+        events=events,
+    )
+
+
+def _resource(name: str, table: Mapping[str, object]) -> Resource:
+    at = f"resources.{name}."
+    if "," in name or "=" in name:
+        _refuse(f"resources.{name}", "must be named without ',' and '=' (they separate a resource signature)")
+    _only(table, {"held", "capacity"}, at)
+    held = table.get("held")
+    if held != "task" and held != "call":
+        _refuse(at + "held", f'must be "task" or "call", not {held!r}')
+    return Resource(name=name, held=held, capacity=_whole(table, "capacity", at, least=1))
+
+
+def _table(raw: Mapping[str, object], key: str, at: str) -> Mapping[str, object]:
+    value = raw.get(key)
+    if not isinstance(value, Mapping):
+        _refuse(at + key, "must be a table")
+    return value
+
+
+def _whole(table: Mapping[str, object], key: str, at: str, *, least: int) -> int:
+    value = table.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        _refuse(at + key, f"must be a whole number of at least {least}, not {value!r}")
+    return value
+
+
+def _only(table: Mapping[str, object], known: set[str], at: str) -> None:
+    for key in table:
+        if key not in known:
+            _refuse(at + key, f"is unknown; known here: {', '.join(sorted(known))}")
+
+
+def _refuse(key: str, why: str) -> NoReturn:
+    raise Invalid(f"resources.toml: {key} {why}", field=key)
