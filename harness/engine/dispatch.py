@@ -1,0 +1,315 @@
+"""The stage `dispatch`: one tick is a bounded snapshot, the pure plan, one commit under the epoch, then the messages.
+
+Only the leader ticks. A crash between commit and publish is healed by the sweep; a publish that fails is taken back at
+once. Nothing here waits for a worker.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.kinds import registry
+from harness.policy.dispatch import BUNDLE_MAX, Facts, FlowFacts, Head, Pick, plan
+from harness.policy.errors import Unavailable
+from harness.policy.settings import QUARANTINE, SYSTEM, Topology
+from harness.store import snapshot, transitions
+from harness.store.broker import Message
+from harness.store.database import Connection
+from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, Scopes
+from harness.store.transitions import NewLease
+from harness.telemetry import logs
+
+FLOWS_A_PAGE = 200
+SCOPES_EVERY_S = 1.0
+# A deleted flow is looked at again after these times: longer than any transaction that may have counted on it.
+LOOK_AGAIN_S = (0.3, 2.0, 15.0, 65.0)
+GRACE_S = 5.0  # between a prefork child's soft and hard time limit
+
+Publish = Callable[[Sequence[Message]], None]
+log = logs.get(__name__)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a leader remembers between ticks; losing it costs one full scan, never a task."""
+
+    scopes: Scopes | None = None
+    scopes_read_s: float = 0.0
+    deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
+    flows_seen: dict[str, int] = field(default_factory=dict)  # flows of the last look, by pool
+    held: dict[tuple[str, int], str] = field(default_factory=dict)  # (pool, flow) -> the reason that binds
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is in use now, changed as pools are planned one after the other."""
+
+    slots: dict[str, int]
+    free: dict[str, int]
+    tenants: dict[int, int]
+    runs: dict[int, int]
+    resources: dict[str, int]
+    quotas: dict[tuple[int, str, str], int]
+    full_tenants: set[int]
+    full_runs: set[int]
+
+
+def begin(connection: Connection) -> Memory:
+    """Begin to lead: find every flow. Returns the leader's empty memory."""
+    missing = snapshot.scan_flows(connection)
+    log.info("lead_taken", flows_found=missing)
+    return Memory()
+
+
+def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: int, publish: Publish) -> int:
+    """Release what has room, in order. Returns how many leases were released. Raises: Unavailable (broker)."""
+    # 1. Load what is in use
+    scopes = _scopes(connection, memory)
+    room = _load(connection, topology, scopes)
+    pools = snapshot.pools_with_flows(connection, [pool for pool, free in room.free.items() if free > 0])
+    released = 0
+    for pool in pools:
+        # 2. Decide, page by page while slots remain
+        picks: list[Pick] = []
+        empty: list[int] = []
+        for rows in _pages(connection, pool, room, scopes, memory):
+            empty += [row.id for row in rows if not row.heads]
+            decided = plan(_facts(pool, rows, room, scopes))
+            picks += decided.picks
+            _use(room, pool, decided.picks)
+            memory.held.update({(pool, flow): reason for flow, reason in decided.held.items()})
+        # 3. Commit, then tell the workers
+        if picks:
+            released += _commit(connection, topology, pool, picks, epoch=epoch, publish=publish)
+        if empty:
+            now_s = time.monotonic()
+            keys = snapshot.delete_empty_flows(connection, empty, epoch=epoch)
+            memory.deleted += [(now_s + LOOK_AGAIN_S[0], 0, key) for key in keys]
+    _look_again(connection, memory)
+    return released
+
+
+def _scopes(connection: Connection, memory: Memory) -> Scopes:
+    now_s = time.monotonic()
+    if memory.scopes is None or now_s - memory.scopes_read_s >= SCOPES_EVERY_S:
+        memory.scopes, memory.scopes_read_s = snapshot.scopes(connection), now_s
+        memory.held.clear()
+    return memory.scopes
+
+
+def _load(connection: Connection, topology: Topology, scopes: Scopes) -> _Room:
+    slots = snapshot.slots(connection)
+    in_flight = snapshot.in_flight(connection)
+    paused = {key for scope, key, _, _ in scopes.pauses if scope == "pool"}
+    room = _Room(
+        slots=slots,
+        free={pool: n for pool, n in slots.items() if pool != SYSTEM and pool not in paused},
+        tenants={},
+        runs={},
+        resources={name: resource.capacity for name, resource in topology.resources.items()},
+        quotas={(tenant, scope, name): cap for tenant, scope, name, cap in scopes.quotas},
+        full_tenants=set(),
+        full_runs=set(),
+    )
+    for use in in_flight:
+        _count(room, use)
+    for use in in_flight:
+        if room.tenants[use.tenant] >= use.tenant_cap:
+            room.full_tenants.add(use.tenant)
+        if use.run and use.run_cap is not None and room.runs[use.run] >= use.run_cap:
+            room.full_runs.add(use.run)
+    return room
+
+
+def _count(room: _Room, use: InFlight) -> None:
+    for pool in (use.pool, use.via):
+        if pool in room.free:
+            room.free[pool] -= use.leases
+    room.tenants[use.tenant] = room.tenants.get(use.tenant, 0) + use.members
+    if use.run:
+        room.runs[use.run] = room.runs.get(use.run, 0) + use.members
+    for resource, n in needs(use.signature):
+        room.resources[resource] = room.resources.get(resource, 0) - n * use.leases
+        _spend_quota(room, (use.tenant, "resource", resource), n * use.leases)
+    _spend_quota(room, (use.tenant, "pool", use.pool), use.members)
+
+
+def _spend_quota(room: _Room, key: tuple[int, str, str], n: int) -> None:
+    if key in room.quotas:
+        room.quotas[key] -= n
+
+
+def _pages(connection: Connection, pool: str, room: _Room, scopes: Scopes, memory: Memory) -> Iterator[list[FlowRow]]:
+    """Yield pages of flows while slots remain; what can't run now is left out by the statement."""
+    bundling = any(kind.bundle and kind.pool == pool for kind in registry.all_kinds())
+    after = snapshot.START
+    while room.free[pool] > 0:
+        wanted = room.free[pool] * (BUNDLE_MAX if bundling else 1)
+        heads = max(1, -(-wanted // max(1, memory.flows_seen.get(pool, 1))))
+        rows = snapshot.flows(
+            connection,
+            pool,
+            after=after,
+            blocked=_blocked(pool, room, scopes),
+            limit=FLOWS_A_PAGE,
+            heads=heads,
+            rows=wanted + FLOWS_A_PAGE,
+        )
+        memory.flows_seen[pool] = max(1, sum(1 for row in rows if row.heads))
+        yield rows
+        if len(rows) < FLOWS_A_PAGE:
+            return
+        after = (rows[-1].priority, rows[-1].rank, rows[-1].id)
+
+
+def _blocked(pool: str, room: _Room, scopes: Scopes) -> Blocked:
+    priorities: set[int] = set()
+    tenants, runs = set(room.full_tenants), set(room.full_runs)
+    for scope, key, _, _ in scopes.pauses:
+        if scope == "priority" and key in ("p0", "p1", "p2", "p3"):
+            priorities.add(int(key[1]))
+        elif scope == "pool_priority" and key.startswith(f"{pool}.p"):
+            priorities.add(int(key[-1]))
+        elif scope == "tenant":
+            tenants.add(int(key))
+        elif scope == "run":
+            runs.add(int(key))
+    pairs: set[tuple[int, str]] = set()
+    signatures = {kind.signature for kind in registry.all_kinds() if kind.pool == pool and kind.signature}
+    for (tenant, scope, name), left in room.quotas.items():
+        if scope == "pool" and name == pool and left <= 0:
+            tenants.add(tenant)
+        elif scope == "resource":
+            pairs |= {(tenant, s) for s in signatures if any(r == name and left < n for r, n in needs(s))}
+    full = {s for s in signatures if any(room.resources.get(r, 0) < n for r, n in needs(s))}
+    return Blocked(
+        priorities=frozenset(priorities),
+        tenants=frozenset(tenants),
+        runs=frozenset(runs),
+        signatures=frozenset(full),
+        pairs=frozenset(pairs),
+    )
+
+
+def _facts(pool: str, rows: list[FlowRow], room: _Room, scopes: Scopes) -> Facts:
+    kinds = registry.all_kinds()
+    return Facts(
+        pool=pool,
+        free=room.free[pool],
+        quarantine_free=room.free.get(QUARANTINE, 0),
+        flows=tuple(
+            FlowFacts(
+                id=row.id,
+                priority=row.priority,
+                tenant=row.tenant,
+                run=row.run,
+                signature=row.signature,
+                rank=row.rank,
+                tenant_cap=row.tenant_cap,
+                run_cap=row.run_cap,
+                heads=tuple([Head(*head) for head in row.heads]),
+                needs=needs(row.signature),
+            )
+            for row in rows
+        ),
+        tenant_in_flight=room.tenants,
+        run_in_flight=room.runs,
+        resource_room=room.resources,
+        quota_room=room.quotas,
+        estimates={kind.name: scopes.estimates.get(kind.name, kind.est_s) for kind in kinds},
+        bundling=frozenset(kind.name for kind in kinds if kind.bundle),
+    )
+
+
+def _use(room: _Room, pool: str, picks: Sequence[Pick]) -> None:
+    for pick in picks:
+        flow = pick.flow
+        _count(
+            room,
+            InFlight(
+                pool,
+                QUARANTINE if pick.quarantine else None,
+                flow.tenant,
+                flow.run,
+                flow.signature,
+                1,
+                len(pick.tasks),
+                flow.tenant_cap,
+                flow.run_cap,
+            ),
+        )
+        if room.tenants[flow.tenant] >= flow.tenant_cap:
+            room.full_tenants.add(flow.tenant)
+        if flow.run and flow.run_cap is not None and room.runs[flow.run] >= flow.run_cap:
+            room.full_runs.add(flow.run)
+
+
+def _commit(
+    connection: Connection, topology: Topology, pool: str, picks: Sequence[Pick], *, epoch: int, publish: Publish
+) -> int:
+    leases: dict[int, NewLease] = {}
+    for pick in picks:
+        kind = registry.find(pick.kind)
+        token = secrets.randbits(62)
+        leases[token] = NewLease(
+            token=token,
+            pool=pool,
+            via=QUARANTINE if pick.quarantine else None,
+            tenant=pick.flow.tenant,
+            run=pick.flow.run,
+            priority=pick.flow.priority,
+            kind=pick.kind,
+            signature=pick.flow.signature,
+            est_s=kind.est_s if kind else 1.0,
+            timeout_s=kind.timeout_s if kind else 60.0,
+            tasks=pick.tasks,
+        )
+    made = transitions.release(
+        connection, list(leases.values()), epoch=epoch, served_flows=sorted({pick.flow.id for pick in picks})
+    )
+    messages = [_message(topology, lease, made[token]) for token, lease in leases.items() if token in made]
+    try:
+        publish(messages)
+    except Unavailable:
+        transitions.hand_back_unclaimed(connection, older_than_s=0, leases=list(made.values()))
+        raise
+    return len(messages)
+
+
+def _message(topology: Topology, lease: NewLease, lease_id: int) -> Message:
+    pool = lease.via or lease.pool
+    prefork = topology.pools[pool].workers == "prefork"
+    return Message(
+        queue=f"{pool}.p{lease.priority}",
+        kind=lease.kind,
+        lease=lease_id,
+        token=lease.token,
+        time_limits_s=(lease.timeout_s + GRACE_S, lease.timeout_s) if prefork else None,
+    )
+
+
+def _look_again(connection: Connection, memory: Memory) -> None:
+    """Look again at deleted flows whose time has come; each is looked at until no transaction can be that old."""
+    now_s = time.monotonic()
+    due = [entry for entry in memory.deleted if entry[0] <= now_s]
+    if not due:
+        return
+    restored = snapshot.restore_flows(connection, [key for _, _, key in due])
+    if restored:
+        log.info("flows_restored", number=restored)
+    later = [
+        (now_s + LOOK_AGAIN_S[looked + 1], looked + 1, key) for _, looked, key in due if looked + 1 < len(LOOK_AGAIN_S)
+    ]
+    memory.deleted = [entry for entry in memory.deleted if entry[0] > now_s] + later
+
+
+def needs(signature: str) -> tuple[tuple[str, int], ...]:
+    """Read a resource signature.
+
+    >>> needs("browser=1,llm:default=2"), needs("")
+    ((('browser', 1), ('llm:default', 2)), ())
+    """
+    if not signature:
+        return ()
+    return tuple((name, int(n)) for name, _, n in (part.rpartition("=") for part in signature.split(",")))

@@ -1,0 +1,145 @@
+"""The dispatcher's process: lead or stand by, tick when something happened, sweep beside it.
+
+Any number run; one leads, by the epoch. The leader says that it sleeps (asks for the doorbell) except under a load so
+steady that the next tick comes anyway: then nobody has to ring.
+"""
+
+import os
+import socket
+import threading
+import time
+
+import psycopg
+
+from harness.engine import dispatch, sweep
+from harness.policy.errors import Unavailable
+from harness.policy.settings import Topology
+from harness.store import leader
+from harness.store.broker import Broker
+from harness.store.database import Connection, connect
+from harness.store.doorbell import CHANNEL, Doorbell
+from harness.telemetry import logs
+
+TICK_S = 0.250  # the safety net: covers doorbells that were lost
+COALESCE_S = 0.010  # ticks under load come no closer than this
+STEADY_TICKS = 10  # so many ticks in a row that released something: no doorbell is needed
+IDLE_IN_TRANSACTION_S = 2.0  # a stopped leader must not hold the epoch's lock for longer
+STANDBY_S = 0.5
+RECONNECT_S = 1.0
+TIDY_EVERY_S = 3600.0
+
+log = logs.get(__name__)
+
+
+class Dispatcher:
+    """One dispatcher process. `run` returns when `stop` is set."""
+
+    def __init__(self, *, database_url: str, broker_url: str, topology: Topology, stop: threading.Event) -> None:
+        self._url = database_url
+        self._topology = topology
+        self._stop = stop
+        self._broker = Broker(broker_url)
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+
+    def run(self) -> None:
+        """Stand by, lead, stand by again, until stopped; connections that break are opened anew."""
+        while not self._stop.is_set():
+            try:
+                with self._open("dispatcher") as connection:
+                    epoch = leader.take(connection, self._owner)
+                    if epoch is None:
+                        self._stop.wait(STANDBY_S)
+                        continue
+                    self._lead(connection, epoch)
+            except psycopg.Error as error:
+                log.warning("database_away", error=str(error).strip())
+                self._stop.wait(RECONNECT_S)
+        self._broker.close()
+
+    def _lead(self, connection: Connection, epoch: int) -> None:
+        over = threading.Event()
+        sweeper = threading.Thread(target=self._sweep, args=(epoch, over), name="sweep", daemon=True)
+        try:
+            with self._open("dispatcher-listen") as listener:
+                listener.execute(f"LISTEN {CHANNEL}")
+                memory = dispatch.begin(connection)
+                sweeper.start()
+                self._warm_broker()
+                self._ticks(connection, listener, memory, epoch)
+        finally:
+            over.set()
+            log.info("lead_ended", epoch=epoch)
+            if not connection.broken:
+                leader.resign(connection, epoch)
+
+    def _ticks(self, connection: Connection, listener: Connection, memory: dispatch.Memory, epoch: int) -> None:
+        renewed_s = time.monotonic()
+        quiet_s = COALESCE_S
+        steady = 0
+        sleeping = False
+        while not self._stop.is_set():
+            began_s = time.monotonic()
+            if began_s - renewed_s >= leader.RENEW_EVERY_S:
+                if not leader.renew(connection, epoch):
+                    log.warning("lead_lost", epoch=epoch)
+                    return
+                renewed_s = began_s
+            released = self._tick(connection, memory, epoch)
+            if released:
+                steady, quiet_s = steady + 1, COALESCE_S
+            else:
+                steady, quiet_s = 0, min(TICK_S, quiet_s * 2)
+            want_sleep = steady < STEADY_TICKS
+            if want_sleep != sleeping:
+                # Said before the next look, so that what became ready in between is seen by that look or rings.
+                leader.set_sleeping(connection, epoch, want_sleep)
+                sleeping = want_sleep
+                if want_sleep:
+                    continue
+            self._wait(listener, began_s, quiet_s)
+
+    def _tick(self, connection: Connection, memory: dispatch.Memory, epoch: int) -> int:
+        try:
+            return dispatch.tick(connection, self._topology, memory, epoch=epoch, publish=self._broker.publish)
+        except Unavailable as error:
+            log.warning("broker_away", error=error.message)
+            self._stop.wait(RECONNECT_S)
+            return 0
+
+    def _wait(self, listener: Connection, began_s: float, quiet_s: float) -> None:
+        """Wait for a doorbell or `quiet_s`; and in any case until COALESCE_S after the last tick began."""
+        for _ in listener.notifies(timeout=quiet_s, stop_after=1):
+            pass
+        left_s = COALESCE_S - (time.monotonic() - began_s)
+        if left_s > 0:
+            self._stop.wait(left_s)
+
+    def _sweep(self, epoch: int, over: threading.Event) -> None:
+        bell = Doorbell()
+        tidied_s: float | None = None
+        while not over.is_set():
+            try:
+                with self._open("dispatcher-sweep") as connection:
+                    while not over.wait(sweep.EVERY_S):
+                        if sweep.sweep(connection, epoch=epoch).woke:
+                            bell.ring(connection)
+                        if tidied_s is None or time.monotonic() - tidied_s >= TIDY_EVERY_S:
+                            sweep.tidy(connection)
+                            tidied_s = time.monotonic()
+            except psycopg.Error as error:
+                log.warning("sweep_failed", error=str(error).strip())
+                over.wait(RECONNECT_S)
+
+    def _warm_broker(self) -> None:
+        try:
+            self._broker.warm()
+        except Unavailable as error:
+            log.warning("broker_away", error=error.message)
+
+    def _open(self, name: str) -> Connection:
+        return connect(
+            self._url,
+            "engine",
+            application_name=f"harness-{name}",
+            idle_in_transaction_s=IDLE_IN_TRANSACTION_S,
+        )

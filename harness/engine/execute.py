@@ -1,0 +1,167 @@
+"""The stage `execute`: claim a lease, run its tasks one after the other, settle them.
+
+Work's own errors end in a settled state; nothing of them leaves `run_lease`. A lease lost on the way is dropped
+without a word to the database: whoever took it back has already spoken.
+"""
+
+import random
+import time
+
+import psycopg
+
+from harness.engine import settle
+from harness.engine.context import RunContext
+from harness.engine.process import LeaseLost, ProcessState, Running
+from harness.kinds import registry
+from harness.policy.errors import Unavailable
+from harness.store import transitions
+from harness.store.database import borrowed
+from harness.store.transitions import ClaimedTask, Outcome
+from harness.telemetry import logs
+
+FLUSH_S = 0.050  # a bundle's finished members wait this long for company, at most
+SETTLE_AGAIN_S = 0.25  # between tries to settle while the database is away; the fence ends them
+
+log = logs.get(__name__)
+
+
+def run_lease(process: ProcessState, lease: int, token: int) -> None:
+    """Claim, run, settle. Does nothing when the lease isn't there any more, was claimed, or carries another token."""
+    try:
+        # 1. Claim
+        process.fence.check()
+        with borrowed(process.db) as connection:
+            if process.draining:
+                transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease])
+                return
+            tasks = transitions.claim(
+                connection, lease, token, session=process.session, pid=process.pid, actor=process.actor
+            )
+            if not tasks:
+                log.debug("claim_refused", lease=lease)
+                return
+            live = [task for task in tasks if not task.expired]
+            if not live:
+                _settle(process, _running(lease, token, []), [])
+                return
+    except (Unavailable, psycopg.Error) as error:
+        log.warning("claim_failed", lease=lease, error=str(error))
+        return
+    except LeaseLost:
+        return
+    running = _running(lease, token, live)
+    process.running[lease] = running
+    try:
+        # 2. Run
+        outcomes: list[Outcome] = []
+        flushed_s = time.monotonic()
+        for task in live:
+            if running.taken_over:
+                break
+            outcomes.append(_run(process, running, task))
+            now_s = time.monotonic()
+            if now_s - flushed_s >= FLUSH_S and len(live) > 1:
+                _settle(process, running, outcomes)
+                outcomes, flushed_s = [], now_s
+        # 3. Settle
+        if outcomes:
+            _settle(process, running, outcomes)
+    except LeaseLost:
+        log.warning("lease_lost", lease=lease)
+    finally:
+        if running.taken_over:
+            _drop_zombie(process, running)
+        process.running.pop(lease, None)
+
+
+def _running(lease: int, token: int, tasks: list[ClaimedTask]) -> Running:
+    return Running(
+        lease=lease,
+        token=token,
+        tasks={task.id: task.release_no for task in tasks},
+        kind=tasks[0].kind if tasks else "",
+        timeout_s=60.0,
+    )
+
+
+def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
+    """Run one task. Raises: LeaseLost."""
+    kind = registry.find(task.kind)
+    began_s = time.monotonic()
+    if kind is None or kind.version != task.version:
+        return settle.mismatch(task, known=None if kind is None else kind.version)
+    running.task_began_s = began_s
+    running.timeout_s = min(kind.timeout_s, task.deadline_in_s or kind.timeout_s)
+    running.attempts_used = task.attempts_used
+    running.max_attempts = kind.max_attempts
+    running.task = task.id
+    if process.draining or running.stop is not None:
+        return settle.interrupted(task, running.stop or "drain", 0.0)
+    context = RunContext(process, running, task, frozenset(kind.resources))
+    try:
+        payload = kind.input.model_validate(task.input)
+        result = kind.run(context, payload)
+        return settle.succeeded(task, kind, result, slot_s=time.monotonic() - began_s)
+    except LeaseLost:
+        raise
+    except BaseException as error:  # a kind may raise anything, SystemExit too; all of it is the task's error
+        slot_s = time.monotonic() - began_s
+        timed_out = process.time_limit_error is not None and isinstance(error, process.time_limit_error)
+        outcome = settle.from_error(
+            task, kind, error, slot_s=slot_s, stop="timeout" if timed_out else running.stop, jitter=random.random()
+        )
+        log.info(
+            "attempt_ended",
+            task_id=str(task.public_id),
+            tenant=task.tenant,
+            kind=task.kind,
+            attempt=task.attempts_used + 1,
+            verdict=str(outcome.event),
+            error_class=outcome.error_class,
+        )
+        return outcome
+
+
+def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:
+    """Commit outcomes, trying again while the database is away and the fence open. Raises: LeaseLost."""
+    with running.lock:
+        if running.taken_over:
+            return
+        refused = False
+        while True:
+            process.fence.check()
+            try:
+                with borrowed(process.db) as connection:
+                    transitions.settle(
+                        connection,
+                        outcomes,
+                        lease=running.lease,
+                        token=running.token,
+                        session=process.session,
+                        actor=process.actor,
+                    )
+                    process.doorbell.ring(connection)
+                break
+            except (Unavailable, psycopg.OperationalError) as error:
+                log.warning("settle_failed", lease=running.lease, error=str(error))
+                time.sleep(SETTLE_AGAIN_S)
+            except psycopg.Error as error:
+                if refused:
+                    raise
+                # The database refuses what the work returned (say, text it can't store): the work failed, not the worker.
+                refused = True
+                outcomes = [settle.refused(outcome, str(error)) for outcome in outcomes]
+        for outcome in outcomes:
+            running.tasks.pop(outcome.task, None)
+
+
+def _drop_zombie(process: ProcessState, running: Running) -> None:
+    """The thread came back after the watcher had settled its task: the slot is free now."""
+    try:
+        with borrowed(process.db) as connection:
+            transitions.settle(
+                connection, [], lease=running.lease, token=running.token, session=process.session, actor=process.actor
+            )
+            process.doorbell.ring(connection)
+    except (Unavailable, psycopg.Error) as error:
+        log.warning("zombie_not_dropped", lease=running.lease, error=str(error))

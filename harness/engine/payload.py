@@ -1,0 +1,87 @@
+"""Payloads as JSON text: what PostgreSQL's jsonb can't hold, or what is too large, is refused with its path.
+
+Fast where nothing is wrong: the text is written once, and looked through value by value only when it holds a sign of
+trouble.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from harness.policy.errors import Invalid, TooLarge
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SIGNS = (b"\\u0000", b"NaN", b"Infinity")  # also in innocent text: then the look finds nothing
+
+
+def encode(value: object, field: str, *, max_bytes: int) -> str:
+    """Return the payload as JSON text. Raises: TooLarge, Invalid, naming the field with its path."""
+    try:
+        raw = to_json(value)
+    except (PydanticSerializationError, ValueError, RecursionError):
+        refuse_unfit(value, field)
+        raise Invalid(f"{field}: can't be written as JSON", field=field) from None
+    if len(raw) > max_bytes:
+        raise TooLarge(
+            f"{field}: {len(raw):,} bytes as JSON are more than the limit of {max_bytes:,}: pass a reference to the "
+            "content instead, or split it",
+            field=field,
+        )
+    for sign in _SIGNS:
+        if sign in raw:
+            refuse_unfit(value, field)
+            break
+    return raw.decode()
+
+
+def refuse_unfit(value: object, field: str) -> None:
+    """Look through a value. Raises: Invalid naming the first text or number that can't be stored."""
+    for path, one in _leaves(value, field):
+        if isinstance(one, str):
+            if "\x00" in one:
+                raise Invalid(f"{path}: holds a NUL character (\\u0000), which can't be stored", field=path)
+            if _SURROGATE.search(one):
+                raise Invalid(f"{path}: holds half of a surrogate pair, which is not valid Unicode", field=path)
+        elif isinstance(one, float) and not math.isfinite(one):
+            raise Invalid(f"{path}: must be a finite number", field=path)
+
+
+def path_of(location: Sequence[int | str], field: str = "") -> str:
+    """Return a path as people write it.
+
+    >>> path_of(("nodes", 17, "input", "text")), path_of(("text",), "input")
+    ('nodes[17].input.text', 'input.text')
+    """
+    for part in location:
+        field += f"[{part}]" if isinstance(part, int) else f".{part}" if field else str(part)
+    return field
+
+
+def told(field: str, message: str) -> dict[str, str]:
+    """Return one wrong value as answers list it."""
+    return {"field": field, "message": message}
+
+
+def told_by_pydantic(error: ValidationError, field: str = "") -> list[dict[str, str]]:
+    """Return the wrong values that pydantic found under `field`. The values themselves are not repeated."""
+    return [
+        told(path_of(one["loc"], field), one["msg"])
+        for one in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Every text (keys too) and number of a JSON value with its path, in order."""
+    stack: list[tuple[str, object]] = [(path, value)]
+    while stack:
+        path, one = stack.pop()
+        if isinstance(one, dict):
+            yield from ((path, key) for key in one)
+            stack += [(path_of((str(key),), path), inner) for key, inner in reversed(one.items())]
+        elif isinstance(one, list | tuple):
+            stack += [(path_of((i,), path), inner) for i, inner in reversed(list(enumerate(one)))]
+        else:
+            yield path, one

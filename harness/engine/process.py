@@ -1,0 +1,134 @@
+"""The state of one operating-system process that executes tasks: its session, fence, connections and running leases.
+
+Shared by the threads of the process. The fence decides whether this process may still begin an effect: it is open
+while less than FENCE_AFTER_S have passed on CLOCK_BOOTTIME (which runs on through a suspend) since the start of the
+last beat that committed, and once closed it stays closed.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from psycopg_pool import ConnectionPool
+
+from harness.store.database import Connection, Role, open_pool
+from harness.store.doorbell import Doorbell
+from harness.store.sessions import FENCE_AFTER_S
+
+ENGINE: Role = "engine"
+
+
+class LeaseLost(BaseException):
+    """This worker may no longer act for the task: another may be running it. Nothing is settled, nothing begins.
+
+    A BaseException, so that a kind's `except Exception` can't go on acting.
+    """
+
+
+def boottime_s() -> float:
+    """Seconds on a clock that no one sets and that counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Fence:
+    """Open while the session is surely alive."""
+
+    def __init__(self, now_s: float) -> None:
+        self._beat_s = now_s
+        self._closed = False
+
+    def beat_started(self, boottime_s: float) -> None:
+        """Note when the last beat that committed was begun."""
+        self._beat_s = max(self._beat_s, boottime_s)
+
+    def close(self) -> None:
+        """Let no effect begin from here on."""
+        self._closed = True
+
+    def is_open(self, now_s: float | None = None) -> bool:
+        """Whether effects may begin."""
+        now_s = boottime_s() if now_s is None else now_s
+        if now_s - self._beat_s > FENCE_AFTER_S:
+            self._closed = True
+        return not self._closed
+
+    def check(self, now_s: float | None = None) -> None:
+        """Raises: LeaseLost when no effect may begin."""
+        if not self.is_open(now_s):
+            raise LeaseLost("this worker's session can no longer be trusted to be alive")
+
+
+@dataclass(slots=True)
+class Running:
+    """A lease that a thread here works on. `stop`: why the task should end early; the first reason stays."""
+
+    lease: int
+    token: int
+    tasks: dict[int, int]  # the members not settled yet: task id -> release_no
+    kind: str
+    timeout_s: float
+    task: int = 0  # the member that runs now
+    attempts_used: int = 0
+    max_attempts: int = 1
+    task_began_s: float = field(default_factory=time.monotonic)
+    stop: str | None = None
+    taken_over: bool = False  # the watcher settled it; the thread's own outcome no longer counts
+    taken_over_s: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask_to_stop(self, why: str) -> None:
+        """Let the task see, at its next look, that it should end: cancel, pause, drain or timeout."""
+        if self.stop is None:
+            self.stop = why
+
+
+class ProcessState:
+    """What the threads of one executing process share."""
+
+    def __init__(
+        self,
+        *,
+        session: uuid.UUID,
+        db: "ConnectionPool[Connection]",
+        actor: str,
+        pid: int,
+        time_limit_error: type[BaseException] | None = None,
+    ) -> None:
+        self.session = session
+        self.db = db
+        self.actor = actor
+        self.pid = pid
+        self.time_limit_error = time_limit_error
+        self.fence = Fence(boottime_s())
+        self.running: dict[int, Running] = {}
+        self.draining = False
+        self.doorbell = Doorbell()
+
+    def drain(self) -> None:
+        """Take no new lease, and ask what runs to end at its next checkpoint."""
+        self.draining = True
+        for running in list(self.running.values()):
+            running.ask_to_stop("drain")
+
+
+def open_process(
+    *,
+    database_url: str,
+    session: uuid.UUID,
+    pools: Mapping[str, int],
+    connections: int,
+    application_name: str,
+    pid: int,
+    time_limit_error: type[BaseException] | None = None,
+) -> ProcessState:
+    """Open the state of an executing process with a bounded pool of `connections` to the database."""
+    db = open_pool(database_url, ENGINE, size=connections, application_name=application_name)
+    return ProcessState(
+        session=session,
+        db=db,
+        actor=f"worker {'+'.join(pools)}",
+        pid=pid,
+        time_limit_error=time_limit_error,
+    )

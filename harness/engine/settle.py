@@ -1,0 +1,167 @@
+"""The stage `settle`: what an ended attempt becomes. Outcomes are values; `store.transitions.settle` commits them."""
+
+import json
+import traceback
+from typing import Any
+
+from django.conf import settings
+from pydantic import BaseModel, ValidationError
+
+from harness.kinds.errors import Cancelled, Permanent, WorkError
+from harness.kinds.registry import Kind
+from harness.policy import retry
+from harness.policy.errors import ErrorClass
+from harness.policy.lifecycle import Event
+from harness.store.transitions import ClaimedTask, Outcome
+
+MESSAGE_CHARACTERS = 2000
+TRACEBACK_BYTES = 8192
+
+
+def succeeded(task: ClaimedTask, kind: Kind, result: Any, *, slot_s: float) -> Outcome:
+    """The attempt returned. Raises: Permanent when what it returned isn't JSON, is too large or can't be stored."""
+    output = None if result is None else _output(kind, result)
+    tokens = getattr(result, "tokens_in", 0) + getattr(result, "tokens_out", 0) if output else 0
+    return Outcome(
+        task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=slot_s, output=output, tokens=tokens
+    )
+
+
+def from_error(
+    task: ClaimedTask, kind: Kind, error: BaseException, *, slot_s: float, stop: str | None, jitter: float
+) -> Outcome:
+    """The attempt raised: retry, postpone, fail, or give way to a wish or a drain. `jitter` in [0, 1)."""
+    if isinstance(error, Cancelled) and stop != "timeout":
+        return interrupted(task, stop or "drain", slot_s)
+    error_class, message = _classify(error, kind, timed_out=stop == "timeout")
+    decision = retry.decide(
+        error_class,
+        attempts_used=task.attempts_used,
+        max_attempts=kind.max_attempts,
+        postponements=task.postponements,
+        retry_after_s=getattr(error, "retry_after_s", None),
+        jitter=jitter,
+    )
+    event = {"retry": Event.FAIL, "postpone": Event.POSTPONE, "fail": Event.BURY}[decision.verdict]
+    return Outcome(
+        task=task.id,
+        release_no=task.release_no,
+        event=event,
+        slot_s=slot_s,
+        delay_s=decision.delay_s,
+        spends=0 if event is Event.POSTPONE else 1,
+        error=None if event is Event.POSTPONE else {"class": str(error_class), "message": message},
+        error_class=str(error_class),
+        message=message,
+        traceback=_traceback(error),
+        data={"class": str(error_class), "reason": message[:300], "delay_s": decision.delay_s},
+    )
+
+
+def overdue(task: int, release_no: int, kind: Kind, *, attempts_used: int, slot_s: float, jitter: float) -> Outcome:
+    """The attempt ran past its time limit and its thread can't be stopped: the watcher settles in its place."""
+    message = f"it ran past its time limit of {kind.timeout_s:g} s and didn't stop when asked"
+    decision = retry.decide(
+        ErrorClass.TIMEOUT,
+        attempts_used=attempts_used,
+        max_attempts=kind.max_attempts,
+        postponements=0,
+        retry_after_s=None,
+        jitter=jitter,
+    )
+    return Outcome(
+        task=task,
+        release_no=release_no,
+        event=Event.BURY if decision.verdict == "fail" else Event.FAIL,
+        slot_s=slot_s,
+        delay_s=decision.delay_s,
+        spends=1,
+        error={"class": "timeout", "message": message},
+        error_class="timeout",
+        message=message,
+        data={"class": "timeout", "reason": message, "delay_s": decision.delay_s},
+    )
+
+
+def interrupted(task: ClaimedTask, why: str, slot_s: float) -> Outcome:
+    """The attempt gave way: back in line, or (the database decides, by the wish) aborted or halted."""
+    return interrupt(task.id, task.release_no, why=why, slot_s=slot_s)
+
+
+def interrupt(task: int, release_no: int, *, why: str, slot_s: float) -> Outcome:
+    """The same, of a member known by its numbers only."""
+    return Outcome(task=task, release_no=release_no, event=Event.INTERRUPT, slot_s=slot_s, data={"reason": why})
+
+
+def mismatch(task: ClaimedTask, *, known: int | None) -> Outcome:
+    """This worker doesn't know the kind, or knows another version: held until one does; never discarded."""
+    what = f"kind {task.kind!r}" if known is None else f"version {task.version} of kind {task.kind!r} (it has {known})"
+    return Outcome(
+        task=task.id,
+        release_no=task.release_no,
+        event=Event.MISMATCH,
+        slot_s=0.0,
+        hold="version",
+        data={"reason": f"the worker doesn't know {what}"},
+    )
+
+
+def refused(outcome: Outcome, why: str) -> Outcome:
+    """The database refused what the attempt returned: the attempt failed, for good."""
+    message = _clean(f"its result can't be stored: {why}")[:MESSAGE_CHARACTERS]
+    return Outcome(
+        task=outcome.task,
+        release_no=outcome.release_no,
+        event=Event.BURY,
+        slot_s=outcome.slot_s,
+        spends=1,
+        error={"class": "validation", "message": message},
+        error_class="validation",
+        message=message,
+        data={"class": "validation", "reason": message[:300]},
+    )
+
+
+def _output(kind: Kind, result: Any) -> str:
+    try:
+        if isinstance(result, BaseModel):
+            text = result.model_dump_json()
+        else:
+            text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+        size = len(text.encode("utf-8"))
+    except (TypeError, ValueError) as error:  # pydantic's and UTF-8's errors are ValueErrors
+        raise Permanent(f"its result isn't JSON: {error}") from error
+    if size > settings.HARNESS_BODY_MAX_BYTES:
+        raise Permanent(f"its result is {size} bytes of JSON; the limit is {settings.HARNESS_BODY_MAX_BYTES}")
+    if "\\u0000" in text:
+        raise Permanent("its result holds a NUL character, which the database can't store")
+    return text
+
+
+def _classify(error: BaseException, kind: Kind, *, timed_out: bool) -> tuple[ErrorClass, str]:
+    if timed_out:
+        return ErrorClass.TIMEOUT, f"it ran past its time limit of {kind.timeout_s:g} s"
+    if isinstance(error, WorkError):
+        error_class = error.error_class
+    elif isinstance(error, ValidationError):
+        error_class = ErrorClass.VALIDATION
+    elif isinstance(error, PermissionError):
+        error_class = ErrorClass.PERMISSION
+    elif isinstance(error, TimeoutError):
+        error_class = ErrorClass.TIMEOUT
+    elif isinstance(error, ConnectionError):
+        error_class = ErrorClass.NETWORK
+    else:
+        error_class = ErrorClass.BUG
+    text = str(error) if isinstance(error, WorkError) else f"{type(error).__name__}: {error}"
+    return error_class, _clean(text)[:MESSAGE_CHARACTERS]
+
+
+def _traceback(error: BaseException) -> str:
+    text = _clean("".join(traceback.format_exception(error)))
+    return text.encode("utf-8")[-TRACEBACK_BYTES:].decode("utf-8", "ignore")
+
+
+def _clean(text: str) -> str:
+    """Text that PostgreSQL can store: no NUL, no lone surrogates."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

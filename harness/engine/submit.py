@@ -1,0 +1,342 @@
+"""The stage `submit`: requests become rows, or are refused as a whole. Load -> decide -> commit.
+
+    1 check the requests against their kinds, without the database   2 take the idempotency key   3 load the backlog
+    4 decide (policy.admission)   5 insert   6 commit   7 ring the doorbell
+
+Nothing here talks to the broker. A refusal stores nothing, not even its idempotency key.
+"""
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import psycopg
+from pydantic import BaseModel, ValidationError
+
+from harness.engine import payload
+from harness.kinds import registry
+from harness.kinds.registry import Kind
+from harness.policy import admission
+from harness.policy.admission import Admit, Forbidden, OverQuota, Reject, TenantFacts
+from harness.policy.errors import Conflict, Invalid, TooLarge
+from harness.policy.settings import PRIORITIES
+from harness.store import idempotency, queries, transitions
+from harness.store.backlog import Backlog, insert_run
+from harness.store.database import Connection
+from harness.store.doorbell import Doorbell
+from harness.store.idempotency import Fingerprint
+from harness.store.transitions import NewTask
+from harness.telemetry import logs
+
+TASKS = "tasks"  # the routes that an idempotency key belongs to
+RUNS = "runs"
+ERRORS_TOLD = 20  # of a request with many wrong values
+NAME_MAX_CHARS = 200
+KEY_MAX_CHARS = 255
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRequest:
+    """One task as asked for. `input` is a JSON value; `priority` None: the tenant's default; times are aware."""
+
+    kind: str
+    input: object
+    priority: int | None = None
+    not_before: datetime | None = None
+    start_by: datetime | None = None
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    """A run as asked for. `fanout_cap`: most of its tasks in flight at once (None: no cap of its own)."""
+
+    nodes: Sequence[TaskRequest]
+    name: str = ""
+    fanout_cap: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """Requests that fit their kinds, ready to be decided on. `run`: they are the nodes of this run."""
+
+    tasks: Sequence[NewTask]
+    run: RunRequest | None
+    most_urgent: int
+    most_urgent_at: int
+    idempotency_key: str | None
+    fingerprint: Fingerprint | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accepted:
+    """What was made, in the order asked for; `existing`: by an earlier submission with the same idempotency key.
+
+    Of an existing run the tasks aren't listed (`queries.tasks_of_run`).
+    """
+
+    task_ids: tuple[uuid.UUID, ...]
+    run_id: uuid.UUID | None
+    existing: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Door:
+    """What one process needs to take submissions; make one a process and share it between threads.
+
+    `body_max_bytes`: of one payload as JSON.
+    """
+
+    body_max_bytes: int
+    run_max_tasks: int = 10_000
+    backlog: Backlog = field(default_factory=Backlog)
+    doorbell: Doorbell = field(default_factory=Doorbell)
+
+
+def submit(
+    door: Door,
+    connection: Connection,
+    tenant: TenantFacts,
+    requests: Sequence[TaskRequest],
+    *,
+    actor: str,
+    idempotency_key: str | None = None,
+) -> Accepted:
+    """Submit tasks that belong to no run, all or none. An idempotency key goes with exactly one.
+
+    Raises: Invalid, TooLarge, Forbidden, OverQuota, Conflict (the key made something else).
+    """
+    return commit(door, connection, tenant, check(door, tenant, requests, idempotency_key=idempotency_key), actor=actor)
+
+
+def submit_run(
+    door: Door,
+    connection: Connection,
+    tenant: TenantFacts,
+    run: RunRequest,
+    *,
+    actor: str,
+    idempotency_key: str | None = None,
+) -> Accepted:
+    """Submit a run, as a whole or not at all. Raises: as `submit`."""
+    return commit(door, connection, tenant, check_run(door, tenant, run, idempotency_key=idempotency_key), actor=actor)
+
+
+def check(
+    door: Door, tenant: TenantFacts, requests: Sequence[TaskRequest], *, idempotency_key: str | None = None
+) -> Checked:
+    """Check tasks against their kinds, without I/O. Raises: Invalid, TooLarge, naming the field."""
+    if idempotency_key is not None and len(requests) != 1:
+        raise Invalid("an idempotency key goes with exactly one task, or with a run", field="Idempotency-Key")
+    marks = idempotency.fingerprint(_fields(requests[0])) if idempotency_key is not None else None
+    return _check(door, tenant, requests, run=None, idempotency_key=idempotency_key, marks=marks)
+
+
+def check_run(door: Door, tenant: TenantFacts, run: RunRequest, *, idempotency_key: str | None = None) -> Checked:
+    """Check a run and its nodes, without I/O. Raises: Invalid, TooLarge, naming the field."""
+    if not run.nodes:
+        raise Invalid("nodes: a run has at least one node", field="nodes")
+    if len(run.nodes) > door.run_max_tasks:
+        raise TooLarge(
+            f"nodes: {len(run.nodes)} are more than a run may have ({door.run_max_tasks}): send several runs",
+            field="nodes",
+        )
+    if len(run.name) > NAME_MAX_CHARS or not run.name.isprintable():
+        raise Invalid(f"name: must be printable text of at most {NAME_MAX_CHARS} characters", field="name")
+    if run.fanout_cap is not None and not 1 <= run.fanout_cap < 2**31:
+        raise Invalid(f"fanout_cap: must be at least 1, not {run.fanout_cap}", field="fanout_cap")
+    marks = None
+    if idempotency_key is not None:
+        marks = idempotency.fingerprint(
+            {"name": run.name, "fanout_cap": run.fanout_cap}, [_fields(node) for node in run.nodes]
+        )
+    return _check(door, tenant, run.nodes, run=run, idempotency_key=idempotency_key, marks=marks)
+
+
+def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Checked, *, actor: str) -> Accepted:
+    """Decide on what was checked, and insert it. Raises: Forbidden, OverQuota, Conflict."""
+    count = len(checked.tasks)
+    if not count:
+        return Accepted(task_ids=(), run_id=None, existing=False)
+    run_id = uuid.uuid4() if checked.run else None
+    reserved = False
+    try:
+        with queries.as_tenant(connection, tenant.id):
+            existing = _existing(connection, tenant, checked, made=run_id or checked.tasks[0].public_id)
+            if existing:
+                return existing
+            backlog = door.backlog.reserve(
+                connection, tenant.id, count, quota=tenant.backlog_quota, now_s=time.monotonic()
+            )
+            reserved = True
+            decision = admission.decide(tenant, most_urgent=checked.most_urgent, count=count, backlog=backlog)
+            if not isinstance(decision, Admit):
+                raise _refusal(decision, checked)
+            run_row = 0
+            if checked.run and run_id:
+                run_row = insert_run(
+                    connection,
+                    public_id=run_id,
+                    tenant=tenant.id,
+                    name=checked.run.name,
+                    size=count,
+                    fanout_cap=checked.run.fanout_cap,
+                )
+            transitions.submit(connection, checked.tasks, tenant=tenant.id, run=run_row, actor=actor)
+    except BaseException:
+        if reserved:
+            door.backlog.released(tenant.id, count)
+        raise
+    door.backlog.committed(tenant.id, count)
+    _ring(door, connection)
+    return Accepted(task_ids=tuple(task.public_id for task in checked.tasks), run_id=run_id, existing=False)
+
+
+def _ring(door: Door, connection: Connection) -> None:
+    try:
+        door.doorbell.ring(connection)
+    except psycopg.Error as error:  # the tasks are there; the dispatcher's tick finds them
+        log.info("doorbell_failed", reason=str(error))
+
+
+def _check(
+    door: Door,
+    tenant: TenantFacts,
+    requests: Sequence[TaskRequest],
+    *,
+    run: RunRequest | None,
+    idempotency_key: str | None,
+    marks: Fingerprint | None,
+) -> Checked:
+    if idempotency_key is not None and not _is_key(idempotency_key):
+        raise Invalid(
+            f"Idempotency-Key: must be 1 to {KEY_MAX_CHARS} visible ASCII characters", field="Idempotency-Key"
+        )
+    default = admission.default_priority(tenant)
+    now = datetime.now(UTC)
+    tasks: list[NewTask] = []
+    errors: list[dict[str, str]] = []
+    most_urgent, most_urgent_at = PRIORITIES[-1] + 1, 0
+    for index, request in enumerate(requests):
+        at = f"nodes[{index}]." if run else ""
+        priority = default if request.priority is None else request.priority
+        kind = registry.find(request.kind)
+        if kind is None:
+            errors.append(
+                payload.told(f"{at}kind", f"there is no kind {request.kind!r}; GET /api/v1/kinds lists them")
+            )
+        else:
+            text = payload.encode(request.input, f"{at}input", max_bytes=door.body_max_bytes)
+            errors += _unfit(kind, request, priority, at, now)
+            tasks.append(_task(kind, request, priority, text))
+        if priority < most_urgent:
+            most_urgent, most_urgent_at = priority, index
+        if len(errors) >= ERRORS_TOLD:
+            break
+    if errors:
+        first = errors[0]
+        raise Invalid(f"{first['field']}: {first['message']}", field=first["field"], errors=errors[:ERRORS_TOLD])
+    return Checked(
+        tasks=tasks,
+        run=run,
+        most_urgent=most_urgent,
+        most_urgent_at=most_urgent_at,
+        idempotency_key=idempotency_key,
+        fingerprint=marks,
+    )
+
+
+def _unfit(kind: Kind, request: TaskRequest, priority: int, at: str, now: datetime) -> list[dict[str, str]]:
+    errors: list[dict[str, str]] = []
+    try:
+        kind.input.model_validate(request.input)
+    except ValidationError as error:
+        errors += payload.told_by_pydantic(error, f"{at}input")
+    if priority not in PRIORITIES:
+        errors.append(payload.told(f"{at}priority", f"must be 0 (most urgent) to 3, not {priority}"))
+    if request.not_before or request.start_by or request.deadline:
+        errors += _unfit_times(request, at, now)
+    return errors
+
+
+def _unfit_times(request: TaskRequest, at: str, now: datetime) -> list[dict[str, str]]:
+    times = {name: getattr(request, name) for name in ("not_before", "start_by", "deadline")}
+    naive = [name for name, value in times.items() if value and value.utcoffset() is None]
+    if naive:
+        return [payload.told(f"{at}{name}", "must carry a time zone, as in 2030-01-31T12:00:00Z") for name in naive]
+    errors = []
+    for name in ("start_by", "deadline"):
+        if times[name] and times[name] <= now:
+            errors.append(payload.told(f"{at}{name}", "is in the past"))
+        elif times[name] and times["not_before"] and times[name] <= times["not_before"]:
+            errors.append(payload.told(f"{at}{name}", "must be after not_before"))
+    return errors
+
+
+def _task(kind: Kind, request: TaskRequest, priority: int, text: str) -> NewTask:
+    return NewTask(
+        kind=kind.name,
+        version=kind.version,
+        pool=kind.pool,
+        priority=priority,
+        signature=kind.signature,
+        input=text,
+        public_id=uuid.uuid4(),
+        not_before=request.not_before,
+        start_by=request.start_by,
+        deadline=request.deadline,
+    )
+
+
+def _existing(connection: Connection, tenant: TenantFacts, checked: Checked, *, made: uuid.UUID) -> Accepted | None:
+    if checked.idempotency_key is None or checked.fingerprint is None:
+        return None
+    before = idempotency.claim(
+        connection,
+        tenant=tenant.id,
+        route=RUNS if checked.run else TASKS,
+        key=checked.idempotency_key,
+        fingerprint=checked.fingerprint,
+        made=made,
+    )
+    if before is None:
+        return None
+    if before.fingerprint.body_hash != checked.fingerprint.body_hash:
+        name = idempotency.differing_field(before.fingerprint.fields, checked.fingerprint.fields)
+        what = "run_id" if checked.run else "task_id"
+        raise Conflict(
+            f"this Idempotency-Key made {what} {before.public_id} from another body: {name} differs. "
+            "Send the same body, or another key",
+            field=name,
+            **{what: str(before.public_id)},
+        )
+    if checked.run:
+        return Accepted(task_ids=(), run_id=before.public_id, existing=True)
+    return Accepted(task_ids=(before.public_id,), run_id=None, existing=True)
+
+
+def _refusal(decision: Reject, checked: Checked) -> Forbidden | OverQuota:
+    if decision.why == "priority":
+        field_name = f"nodes[{checked.most_urgent_at}].priority" if checked.run else "priority"
+        return Forbidden(f"{field_name}: {decision.message}", field=field_name)
+    return OverQuota(decision.message, field="nodes" if checked.run else None, retry_after_s=decision.retry_after_s)
+
+
+def _fields(request: TaskRequest) -> dict[str, object]:
+    value = request.input.model_dump(mode="json") if isinstance(request.input, BaseModel) else request.input
+    inputs = {f"input.{name}": part for name, part in value.items()} if isinstance(value, dict) else {"input": value}
+    return inputs | {
+        "kind": request.kind,
+        "priority": request.priority,
+        "not_before": request.not_before,
+        "start_by": request.start_by,
+        "deadline": request.deadline,
+    }
+
+
+def _is_key(key: str) -> bool:
+    return 0 < len(key) <= KEY_MAX_CHARS and all("!" <= letter <= "~" for letter in key)

@@ -1,0 +1,60 @@
+"""The stage beside the line: what time does to tasks. Runs in the leading dispatcher, on a thread and connection of its own.
+
+Level-triggered: each round looks at what is so, not at what changed, so a missed round or a crash loses nothing.
+"""
+
+from dataclasses import dataclass
+
+from harness.engine.watch import max_attempts
+from harness.store import sessions, snapshot, transitions
+from harness.store.database import Connection
+from harness.telemetry import logs
+
+EVERY_S = 1.0
+UNCLAIMED_S = 10.0  # a released lease that no worker claimed in this time goes back in line
+ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
+EVENT_DAYS_AHEAD = 14
+ACTOR = "sweep"
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swept:
+    """How many tasks a round touched, by what happened."""
+
+    lost: int
+    unclaimed: int
+    due: int
+    expired: int
+    resumed: int
+
+    @property
+    def woke(self) -> bool:
+        """Whether something may be ready now that wasn't."""
+        return bool(self.lost or self.unclaimed or self.due or self.resumed)
+
+
+def sweep(connection: Connection, *, epoch: int) -> Swept:
+    """Do one round: dead sessions, unclaimed leases, due and expired tasks, versions that came back, charges."""
+    for session, host in sessions.end_dead(connection):
+        log.warning("session_dead", session=str(session), host=host)
+    lost = transitions.lose(connection, max_attempts=max_attempts(), retry_delay_s=1.0, actor=ACTOR)
+    for task, state, event in lost:
+        log.warning("task_lost", task=task, event_fired=event, state=state)
+    swept = Swept(
+        lost=len(lost),
+        unclaimed=transitions.hand_back_unclaimed(connection, older_than_s=UNCLAIMED_S),
+        due=transitions.wake_due(connection, actor=ACTOR),
+        expired=transitions.expire_due(connection, actor=ACTOR),
+        resumed=transitions.resume_version(connection, actor=ACTOR),
+    )
+    snapshot.fold_charges(connection, epoch=epoch, weight=ESTIMATE_WEIGHT)
+    return swept
+
+
+def tidy(connection: Connection) -> None:
+    """Make event partitions ahead; forget idempotency keys and sessions that are long over. Any number may run it."""
+    connection.execute("SELECT harness_make_event_days(%s)", (EVENT_DAYS_AHEAD,))
+    connection.execute("DELETE FROM idempotency WHERE expires_at < clock_timestamp()")
+    connection.execute("DELETE FROM worker_session WHERE ended_at < clock_timestamp() - interval '1 day'")

@@ -1,0 +1,132 @@
+"""What the side threads of a worker process do: read wishes, end overdue tasks, take back what dead children held."""
+
+import random
+import time
+import uuid
+from collections.abc import Iterable
+
+from harness.engine import settle
+from harness.engine.process import ProcessState, Running
+from harness.kinds import registry
+from harness.store import sessions, transitions
+from harness.store.database import Connection, borrowed
+from harness.store.transitions import Outcome
+from harness.telemetry import logs
+
+GRACE_S = 5.0  # from "please end" to being settled from outside
+CHILD_RETRY_S = 1.0  # before a task that timed out in a prefork child is tried again
+
+log = logs.get(__name__)
+
+
+def max_attempts() -> dict[str, int]:
+    """Return how many attempts each registered kind may spend."""
+    return {kind.name: kind.max_attempts for kind in registry.all_kinds()}
+
+
+def read_wishes(process: ProcessState) -> None:
+    """Ask the database, in one statement, which running tasks someone wants stopped, and tell them."""
+    by_task = {running.task: running for running in list(process.running.values()) if running.task}
+    if not by_task:
+        return
+    with borrowed(process.db) as connection:
+        found = sessions.wishes(connection, list(by_task))
+    for task, want in found.items():
+        by_task[task].ask_to_stop(want)
+
+
+def settle_overdue(process: ProcessState) -> None:
+    """Ask tasks past their time limit to end; after GRACE_S settle them here. Their lease stays as a zombie."""
+    now_s = time.monotonic()
+    for running in list(process.running.values()):
+        over_s = now_s - running.task_began_s - running.timeout_s
+        if over_s < 0 or running.taken_over or not running.task:
+            continue
+        running.ask_to_stop("timeout")
+        if over_s >= GRACE_S and running.lock.acquire(blocking=False):
+            try:
+                _take_over(process, running, now_s)
+            finally:
+                running.lock.release()
+
+
+def zombies(process: ProcessState) -> tuple[int, float]:
+    """Return (number of threads that couldn't be stopped, seconds since the oldest was given up)."""
+    since = [running.taken_over_s for running in list(process.running.values()) if running.taken_over]
+    return len(since), time.monotonic() - min(since) if since else 0.0
+
+
+def hand_back(process: ProcessState) -> int:
+    """Put what still runs here back in line (interrupt). The fence must be closed first. Returns how many tasks."""
+    if process.fence.is_open():
+        raise RuntimeError("nothing is handed back before the fence is closed")
+    handed = 0
+    for running in list(process.running.values()):
+        if running.taken_over:
+            continue
+        running.taken_over, running.taken_over_s = True, time.monotonic()
+        outcomes = [
+            settle.interrupt(task, release_no, why="drain", slot_s=0.0) for task, release_no in running.tasks.items()
+        ]
+        with borrowed(process.db) as connection:
+            handed += len(
+                transitions.settle(
+                    connection,
+                    outcomes,
+                    lease=running.lease,
+                    token=running.token,
+                    session=process.session,
+                    actor=process.actor,
+                )
+            )
+            process.doorbell.ring(connection)
+    return handed
+
+
+def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: Iterable[int]) -> int:
+    """Take back what children of this prefork session held that are gone. Returns how many tasks."""
+    lost = transitions.lose(
+        connection,
+        session=session,
+        live_pids=live_pids,
+        max_attempts=max_attempts(),
+        retry_delay_s=CHILD_RETRY_S,
+        actor="worker",
+    )
+    for task, state, event in lost:
+        log.warning("child_lost", task=task, event_fired=event, state=state)
+    return len(lost)
+
+
+def _take_over(process: ProcessState, running: Running, now_s: float) -> None:
+    kind = registry.find(running.kind)
+    if kind is None or running.task not in running.tasks:
+        return
+    outcomes: list[Outcome] = []
+    for task, release_no in running.tasks.items():
+        if task == running.task:
+            outcomes.append(
+                settle.overdue(
+                    task,
+                    release_no,
+                    kind,
+                    attempts_used=running.attempts_used,
+                    slot_s=now_s - running.task_began_s,
+                    jitter=random.random(),
+                )
+            )
+        else:
+            outcomes.append(settle.interrupt(task, release_no, why="shared a slot with a task that hung", slot_s=0.0))
+    with borrowed(process.db) as connection:
+        transitions.settle(
+            connection,
+            outcomes,
+            lease=running.lease,
+            token=running.token,
+            session=process.session,
+            actor=process.actor,
+            keep_lease=True,
+        )
+        process.doorbell.ring(connection)
+    running.taken_over, running.taken_over_s = True, now_s
+    log.warning("thread_given_up", lease=running.lease, kind=running.kind)

@@ -1,0 +1,33 @@
+"""`manage.py dispatcher`: releases tasks into Celery while every limit has room. Any number run; one leads."""
+
+import signal
+import threading
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from harness.engine.dispatcher import Dispatcher
+from harness.kinds import registry
+from harness.telemetry import logs
+
+
+class Command(BaseCommand):
+    """Runs until SIGTERM or SIGINT."""
+
+    help = "Release waiting tasks to the workers, in order, while every limit has room."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
+        for package in settings.HARNESS_TASK_PACKAGES:
+            registry.discover(package)
+        registry.check_against(settings.HARNESS_TOPOLOGY)
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        Dispatcher(
+            database_url=settings.DATABASE_URL,
+            broker_url=settings.BROKER_URL,
+            topology=settings.HARNESS_TOPOLOGY,
+            stop=stop,
+        ).run()

@@ -1,0 +1,108 @@
+"""Messages to the workers: `harness.run(lease_id, token)` in Celery's protocol 2, built by hand and sent in one pipeline.
+
+A message is a hint. It may be lost, doubled or late; the claim decides. Nothing here reads or waits for an answer.
+"""
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kombu import Connection
+from kombu.exceptions import KombuError, OperationalError
+
+from harness.policy.errors import Unavailable
+
+TASK_NAME = "harness.run"
+EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+TRANSPORT_OPTIONS = {
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One lease to run. `time_limits_s`: (hard, soft), for prefork pools."""
+
+    queue: str
+    kind: str
+    lease: int
+    token: int
+    time_limits_s: tuple[float, float] | None = None
+
+
+class Broker:
+    """One connection and producer, kept open; not shared between threads."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Any = None
+        self._producer: Any = None
+        self._origin = f"{os.getpid()}@{socket.gethostname()}"
+
+    def warm(self) -> None:
+        """Connect and open the channel before the first message has to wait for it. Raises: Unavailable."""
+        if self._producer is not None:
+            return
+        connection = Connection(self._url, transport_options=TRANSPORT_OPTIONS, connect_timeout=2)
+        try:
+            connection.ensure_connection(max_retries=1, timeout=2)
+            self._producer = connection.Producer(serializer="json", auto_declare=False)
+            self._connection = connection
+        except (OperationalError, OSError, *connection.connection_errors) as error:
+            connection.release()
+            raise Unavailable(f"the broker doesn't answer: {error}") from error
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        """Send all, in one pipeline where the transport can. Raises: Unavailable; some may have been sent."""
+        self.warm()
+        errors = (OperationalError, KombuError, OSError, *self._connection.connection_errors)
+        try:
+            with self._producer.batch(max_size=max(1, len(messages))):
+                for message in messages:
+                    self._send(message)
+        except errors as error:
+            self.close()
+            raise Unavailable(f"the broker doesn't answer: {error}") from error
+
+    def close(self) -> None:
+        """Drop the connection; the next publish opens another."""
+        if self._connection is not None:
+            self._connection.release()
+        self._connection = self._producer = None
+
+    def _send(self, message: Message) -> None:
+        task_id = str(uuid.uuid4())
+        hard, soft = message.time_limits_s or (None, None)
+        self._producer.publish(
+            json.dumps([[message.lease, message.token], {}, EMBED]),
+            routing_key=message.queue,
+            exchange="",
+            content_type="application/json",
+            content_encoding="utf-8",
+            correlation_id=task_id,
+            delivery_mode=2,
+            headers={
+                "lang": "py",
+                "task": TASK_NAME,
+                "id": task_id,
+                "root_id": task_id,
+                "parent_id": None,
+                "group": None,
+                "shadow": message.kind,
+                "eta": None,
+                "expires": None,
+                "retries": 0,
+                "timelimit": [hard, soft],
+                "argsrepr": f"({message.lease}, ...)",
+                "kwargsrepr": "{}",
+                "origin": self._origin,
+                "ignore_result": True,
+            },
+        )

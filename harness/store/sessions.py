@@ -1,0 +1,107 @@
+"""Worker sessions: one row a worker process, its life shown by a beat; and the pauses that workers reconcile."""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+
+from harness.policy.errors import Refused
+from harness.store import sql
+from harness.store.database import Connection
+
+BEAT_EVERY_S = 5.0
+DEAD_AFTER_S = 20.0  # four beats missed
+FENCE_AFTER_S = 15.0  # a worker stops beginning effects this long before anyone may think it dead
+OTHER_CONNECTIONS = 20  # of the budget, kept for web, dispatchers, sweeps, beat and commands
+
+
+def register(
+    connection: Connection,
+    *,
+    session: uuid.UUID,
+    host: str,
+    pid: int,
+    pools: Mapping[str, int],
+    kinds: Sequence[str],
+    connections: int,
+    budget: int,
+) -> str:
+    """Make the session of a worker process that will open `connections`. Returns the derivation, one line.
+
+    Raises: Refused with the derivation when all live sessions together would exceed the budget.
+    """
+    room = budget - OTHER_CONNECTIONS
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('harness_sessions'))")
+        row = connection.execute(
+            sql.load("leases/register_session"),
+            {
+                "session": session,
+                "host": host,
+                "pid": pid,
+                "pools": json.dumps(dict(pools)),
+                "kinds": list(kinds),
+                "connections": connections,
+                "room": room,
+                "dead_after_s": DEAD_AFTER_S,
+            },
+        ).fetchone()
+    others, made = row if row else (0, False)
+    derivation = (
+        f"database connections: budget {budget} - {OTHER_CONNECTIONS} kept for web, dispatchers and commands = {room}; "
+        f"{others} in use by other workers, {connections} for this one"
+    )
+    if not made:
+        raise Refused(
+            f"{derivation}: {others + connections} > {room}. Stop a worker, lower `connections` of its pools, or raise "
+            "[database] connections in resources.toml (and max_connections of the server)",
+            field="database.connections",
+        )
+    return derivation
+
+
+def beat(connection: Connection, session: uuid.UUID) -> bool:
+    """Show that the session lives. False: it was declared dead; the process must fence itself and exit."""
+    row = connection.execute(
+        "UPDATE worker_session SET beat_at = clock_timestamp() WHERE uuid = %s AND ended_at IS NULL RETURNING true",
+        (session,),
+    ).fetchone()
+    return row is not None
+
+
+def start_drain(connection: Connection, session: uuid.UUID) -> None:
+    """Give the session no new work; what it holds goes on."""
+    connection.execute("UPDATE worker_session SET draining = true WHERE uuid = %s", (session,))
+
+
+def end(connection: Connection, session: uuid.UUID) -> None:
+    """End the session. What it still holds is lost with it, at the next sweep."""
+    connection.execute(
+        "UPDATE worker_session SET draining = true, ended_at = clock_timestamp() WHERE uuid = %s AND ended_at IS NULL",
+        (session,),
+    )
+
+
+def end_dead(connection: Connection) -> list[tuple[uuid.UUID, str]]:
+    """End the sessions that have not beaten for DEAD_AFTER_S. Returns (session, host) of each."""
+    cursor = connection.execute(
+        "UPDATE worker_session SET ended_at = clock_timestamp() WHERE ended_at IS NULL "
+        "AND beat_at < clock_timestamp() - make_interval(secs => %s) RETURNING uuid, host",
+        (DEAD_AFTER_S,),
+    )
+    return [(row[0], row[1]) for row in cursor]
+
+
+def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, str]:
+    """Return {task id: "cancel" | "pause"} of those tasks that someone wants stopped."""
+    if not tasks:
+        return {}
+    return {row[0]: row[1] for row in connection.execute(sql.load("leases/wishes"), {"tasks": list(tasks)})}
+
+
+def paused_queues(connection: Connection) -> set[str]:
+    """Return the pauses in force that concern queues: 'llm' (a pool), 'llm.p3' (a pool's priority), 'p3' (a priority)."""
+    cursor = connection.execute(
+        "SELECT key FROM pause WHERE scope IN ('pool', 'priority', 'pool_priority') "
+        "AND (until IS NULL OR until > clock_timestamp())"
+    )
+    return {row[0] for row in cursor}

@@ -1,0 +1,161 @@
+"""What the dispatcher looks at: facts of one tick, bounded by what it may release, never by the backlog."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.store import sql
+from harness.store.database import Connection
+from harness.store.sessions import DEAD_AFTER_S
+
+FlowKey = tuple[str, int, int, int, str]  # pool, priority, tenant, run, signature
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Live leases of one (pool, via, tenant, run, signature): slots and members; caps of the tenant and run."""
+
+    pool: str
+    via: str | None
+    tenant: int
+    run: int
+    signature: str
+    leases: int
+    members: int
+    tenant_cap: int
+    run_cap: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """Pauses as (scope, key, source, reason), quotas as (tenant, scope, name, cap), estimates in seconds by kind."""
+
+    pauses: tuple[tuple[str, str, str, str], ...]
+    quotas: tuple[tuple[int, str, str, int], ...]
+    estimates: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """A flow with its first heads, as (task id, kind, single, lost_starts), oldest first."""
+
+    id: int
+    priority: int
+    tenant: int
+    run: int
+    signature: str
+    rank: float
+    tenant_cap: int
+    run_cap: int | None
+    heads: tuple[tuple[int, str, bool, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blocked:
+    """What to leave out of a look at flows, before LIMIT."""
+
+    priorities: frozenset[int] = frozenset()
+    tenants: frozenset[int] = frozenset()
+    runs: frozenset[int] = frozenset()
+    signatures: frozenset[str] = frozenset()
+    pairs: frozenset[tuple[int, str]] = frozenset()
+
+
+START = (-1, 0.0, 0)  # before the first flow
+
+
+def slots(connection: Connection) -> dict[str, int]:
+    """Return the slots of live, undrained sessions, per pool."""
+    cursor = connection.execute(sql.load("snapshot/sessions"), {"dead_after_s": DEAD_AFTER_S})
+    return {row[0]: row[1] for row in cursor}
+
+
+def in_flight(connection: Connection) -> list[InFlight]:
+    """Return what is in flight, by pool, tenant, run and signature."""
+    return [InFlight(*row) for row in connection.execute(sql.load("snapshot/in_flight"))]
+
+
+def scopes(connection: Connection) -> Scopes:
+    """Return pauses, quotas and estimates."""
+    row = connection.execute(sql.load("snapshot/scopes")).fetchone()
+    found = row[0] if row else {"pauses": [], "quotas": [], "estimates": []}
+    return Scopes(
+        tuple((p[0], p[1], p[2], p[3]) for p in found["pauses"]),
+        tuple((q[0], q[1], q[2], q[3]) for q in found["quotas"]),
+        {kind: mean_s for kind, mean_s in found["estimates"]},
+    )
+
+
+def pools_with_flows(connection: Connection, pools: Sequence[str]) -> list[str]:
+    """Return those pools in which some flow exists."""
+    return [row[0] for row in connection.execute(sql.load("snapshot/pools"), {"pools": list(pools)})]
+
+
+def flows(
+    connection: Connection,
+    pool: str,
+    *,
+    after: tuple[int, float, int],
+    blocked: Blocked,
+    limit: int,
+    heads: int,
+    rows: int,
+) -> list[FlowRow]:
+    """Return the next flows of a pool after (priority, rank, id), each with at most `heads` heads (none: it is empty).
+
+    At most `limit` flows and `rows` heads in all; the last flow may come with fewer heads than it has.
+    """
+    cursor = connection.execute(
+        sql.load("snapshot/flows"),
+        {
+            "pool": pool,
+            "after_priority": after[0],
+            "after_rank": after[1],
+            "after_id": after[2],
+            "priorities": [priority for priority in range(4) if priority not in blocked.priorities],
+            "tenants": list(blocked.tenants),
+            "runs": list(blocked.runs),
+            "signatures": list(blocked.signatures),
+            "blocked_pairs": [f"{tenant}:{signature}" for tenant, signature in blocked.pairs],
+            "flows": limit,
+            "heads": heads,
+            "rows": rows,
+        },
+    )
+    found: list[FlowRow] = []
+    head: tuple[int, int, int, int, str, float, int, int | None] | None = None
+    collected: list[tuple[int, str, bool, int]] = []
+    for row in cursor:
+        if head is None or row[0] != head[0]:
+            if head is not None:
+                found.append(FlowRow(*head, tuple(collected)))
+            head, collected = row[:8], []
+        if row[8] is not None:
+            collected.append((row[8], row[9], row[10], row[11]))
+    if head is not None:
+        found.append(FlowRow(*head, tuple(collected)))
+    return found
+
+
+def delete_empty_flows(connection: Connection, flow_ids: Sequence[int], *, epoch: int) -> list[FlowKey]:
+    """Delete flows seen empty, if they still are. The caller must look at the returned keys again (restore_flows)."""
+    cursor = connection.execute(sql.load("snapshot/delete_empty_flows"), {"epoch": epoch, "flows": list(flow_ids)})
+    return [(row[0], row[1], row[2], row[3], row[4]) for row in cursor]
+
+
+def restore_flows(connection: Connection, keys: Iterable[FlowKey]) -> int:
+    """Bring back flows that were deleted while a task became ready in them. Returns how many."""
+    row = connection.execute(sql.load("snapshot/restore_flows"), {"keys": json.dumps(list(keys))}).fetchone()
+    return row[0] if row else 0
+
+
+def scan_flows(connection: Connection) -> int:
+    """Find every flow that ready tasks need. Returns how many were missing."""
+    row = connection.execute(sql.load("snapshot/scan_flows")).fetchone()
+    return row[0] if row else 0
+
+
+def fold_charges(connection: Connection, *, epoch: int, weight: float) -> int:
+    """Fold charges into the estimates, once each. Returns how many there were."""
+    row = connection.execute(sql.load("snapshot/fold_charges"), {"epoch": epoch, "weight": weight}).fetchone()
+    return row[0] if row else 0

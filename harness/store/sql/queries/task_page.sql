@@ -1,0 +1,26 @@
+-- A page of a tenant's tasks, newest first, without output. Looks at no more than `scan` rows, so a rare filter makes
+-- short pages that still have a next one. Returns: where the next page begins (null: none), then queries.TaskView.
+-- Needs: task_of_tenant. Parameters: tenant, before (id), scan, most; state, kind, priority (null: any).
+WITH looked AS MATERIALIZED (
+    SELECT * FROM task WHERE tenant_id = %(tenant)s AND id < %(before)s ORDER BY id DESC LIMIT %(scan)s
+),
+found AS (
+    SELECT * FROM looked
+    WHERE (%(state)s::text IS NULL OR state = %(state)s)
+      AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+      AND (%(priority)s::smallint IS NULL OR priority = %(priority)s)
+    ORDER BY id DESC LIMIT %(most)s
+),
+bounds AS (
+    SELECT CASE WHEN (SELECT count(*) FROM found) = %(most)s THEN (SELECT min(id) FROM found)
+                WHEN (SELECT count(*) FROM looked) = %(scan)s THEN (SELECT min(id) FROM looked) END AS next
+)
+SELECT bounds.next, f.id, f.public_id, r.public_id, f.kind, f.version, f.pool, f.priority, f.state, f.ready, f.holds,
+       f.want, f.attempts_used, f.lost_starts, f.postponements, f.created_at, f.not_before, f.start_by, f.deadline,
+       f.first_claimed_at, f.finished_at, EXISTS (SELECT FROM lease_member m WHERE m.task_id = f.id),
+       NULL::jsonb, b.error
+FROM bounds
+LEFT JOIN found f ON true
+LEFT JOIN task_body b ON b.task_id = f.id
+LEFT JOIN run r ON r.id = f.run_id AND f.run_id <> 0
+ORDER BY f.id DESC

@@ -1,0 +1,8 @@
+-- Delete flows that the leader saw empty, if they still are. Returns: the keys deleted (to be looked at again).
+-- Needs: flow_pkey, task_head. Locks: leader (share), flow rows. Parameters: epoch, flows (ids).
+DELETE FROM flow f
+WHERE f.id = ANY(%(flows)s::bigint[])
+  AND EXISTS (SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE)
+  AND (SELECT t.id FROM task t WHERE t.ready AND t.pool = f.pool AND t.priority = f.priority
+       AND t.tenant_id = f.tenant_id AND t.run_id = f.run_id AND t.signature = f.signature LIMIT 1) IS NULL
+RETURNING f.pool, f.priority, f.tenant_id, f.run_id, f.signature

@@ -1,0 +1,44 @@
+-- The worker's first statement: take a released lease by id and token, once, and set its tasks running.
+-- A task past its start_by or deadline expires instead. The session must still be counted as alive.
+-- Returns: one row a task, in order: all that execute needs, and whether it expired; no row, no work.
+-- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey. Locks: lease, then tasks by id.
+-- Parameters: lease, token, session, pid, actor.
+WITH l AS MATERIALIZED (
+    UPDATE lease SET claimed_at = clock_timestamp(), session = %(session)s, pid = %(pid)s
+    WHERE id = %(lease)s AND token = %(token)s AND claimed_at IS NULL
+      AND EXISTS (SELECT FROM worker_session s WHERE s.uuid = %(session)s AND s.ended_at IS NULL)
+    RETURNING id
+),
+locked AS MATERIALIZED (
+    SELECT t.id, m.ordinal,
+           coalesce(t.start_by < clock_timestamp(), false) OR coalesce(t.deadline < clock_timestamp(), false) AS late
+    FROM l JOIN lease_member m ON m.lease_id = l.id JOIN task t ON t.id = m.task_id AND t.release_no = m.release_no
+    WHERE t.state IN ('queued', 'waiting_approval')
+    ORDER BY t.id FOR UPDATE OF t
+),
+t AS (
+    UPDATE task SET
+        state = CASE WHEN locked.late THEN 'failed_terminal' ELSE 'running' END,
+        finished_at = CASE WHEN locked.late THEN clock_timestamp() END,
+        first_claimed_at = CASE WHEN locked.late THEN first_claimed_at ELSE coalesce(first_claimed_at, clock_timestamp()) END,
+        start_by = NULL,
+        event_no = event_no + 1
+    FROM locked WHERE task.id = locked.id
+    RETURNING task.id, task.public_id, task.tenant_id, task.run_id, task.kind, task.version, task.release_no,
+              task.attempts_used, task.postponements, task.lost_starts, task.event_no, task.deadline, locked.late,
+              locked.ordinal
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), CASE WHEN late THEN 'expire' ELSE 'claim' END, 'queued',
+           CASE WHEN late THEN 'failed_terminal' ELSE 'running' END, %(actor)s,
+           CASE WHEN late THEN '{"reason": "expired before it could start"}'::jsonb END
+    FROM t
+),
+gone AS (
+    DELETE FROM lease_member USING t WHERE t.late AND lease_member.task_id = t.id
+)
+SELECT t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used, t.postponements,
+       t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision
+FROM t JOIN task_body b ON b.task_id = t.id
+ORDER BY t.ordinal

@@ -1,0 +1,35 @@
+-- Tasks past their start_by that never began, or past their deadline and not running, fail as expired.
+-- Released ones are left to the claim, which checks the same. Returns: task id.
+-- Needs: task_start_by, task_deadline. Locks: tasks by id. Parameters: limit, actor.
+WITH due AS MATERIALIZED (
+    (SELECT id FROM task WHERE start_by <= clock_timestamp() ORDER BY start_by LIMIT %(limit)s)
+    UNION
+    (SELECT id FROM task WHERE deadline <= clock_timestamp() ORDER BY deadline LIMIT %(limit)s)
+),
+locked AS MATERIALIZED (
+    SELECT t.id, t.state FROM task t JOIN due ON due.id = t.id
+    WHERE CASE WHEN t.state = 'queued' AND t.start_by <= clock_timestamp() THEN true
+               WHEN t.state IN ('queued', 'waiting_approval', 'paused', 'failed_retryable')
+               THEN coalesce(t.deadline <= clock_timestamp(), false) ELSE false END
+      -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again
+      -- after a wait for its lock, so the lease itself can't be asked here.
+      AND (t.ready OR t.not_before IS NOT NULL OR t.state IN ('paused', 'failed_retryable'))
+    ORDER BY t.id FOR UPDATE OF t
+),
+t AS (
+    UPDATE task SET state = 'failed_terminal', ready = false, holds = '{}', not_before = NULL, start_by = NULL,
+                    deadline = NULL, finished_at = clock_timestamp(), event_no = event_no + 1
+    FROM locked WHERE task.id = locked.id
+    RETURNING task.id, task.tenant_id, task.event_no, locked.state AS from_state
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), 'expire', from_state, 'failed_terminal', %(actor)s,
+           '{"reason": "its time was over before it could run"}'
+    FROM t
+),
+b AS (
+    UPDATE task_body SET error = '{"class": "expired", "message": "its time was over before it could run"}'
+    FROM t WHERE task_body.task_id = t.id
+)
+SELECT id FROM t

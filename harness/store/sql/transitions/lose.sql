@@ -1,0 +1,84 @@
+-- Take back the tasks of leases whose worker is gone (a session that ended, or a prefork child that died).
+-- Singly released and lost: lost_starts + 1; a bundle charges nobody and comes back singly. A loss in quarantine buries.
+-- A loss past the task's time limit is a time-out: it spends an attempt, and is buried when none is left.
+-- A wish turns the loss into abort or halt. Zombie leases have no members: they just go.
+-- Returns: task id, state, event of each task taken back.
+-- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, task_pkey. Locks: leases by id, then tasks by id.
+-- Parameters: session (or null: all that ended), live_pids (or null), limit, max_attempts (jsonb: kind -> number),
+-- retry_delay_s, actor.
+WITH l AS MATERIALIZED (
+    SELECT id, pool, via, tenant_id, run_id, kind, session, n, claimed_at, timeout_s FROM lease
+    WHERE claimed_at IS NOT NULL AND (
+        (%(session)s::uuid IS NULL AND EXISTS (
+            SELECT FROM worker_session s WHERE s.uuid = lease.session AND s.ended_at IS NOT NULL))
+        OR (session = %(session)s::uuid AND NOT pid = ANY(%(live_pids)s::integer[])))
+    ORDER BY id LIMIT %(limit)s FOR UPDATE
+),
+m AS MATERIALIZED (
+    DELETE FROM lease_member USING l WHERE lease_member.lease_id = l.id
+    RETURNING lease_member.task_id, lease_member.release_no, lease_member.lease_id
+),
+locked AS MATERIALIZED (
+    SELECT t.id, t.want, l.via, l.session, l.n = 1 AS alone,
+           extract(epoch FROM clock_timestamp() - l.claimed_at)::double precision AS slot_s,
+           %(session)s::uuid IS NOT NULL AND clock_timestamp() >= l.claimed_at + make_interval(secs => l.timeout_s) AS overdue,
+           coalesce((%(max_attempts)s::jsonb ->> t.kind)::integer, 4) <= t.attempts_used + 1 AS spent
+    FROM m JOIN l ON l.id = m.lease_id
+    JOIN task t ON t.id = m.task_id AND t.release_no = m.release_no
+    WHERE t.state = 'running'
+    ORDER BY t.id FOR UPDATE OF t
+),
+decided AS MATERIALIZED (
+    SELECT locked.*,
+        CASE WHEN overdue AND spent THEN 'bury'
+             WHEN via IS NOT NULL AND NOT overdue THEN 'bury'
+             WHEN want = 'cancel' THEN 'abort' WHEN want = 'pause' THEN 'halt'
+             WHEN overdue THEN 'fail' ELSE 'lose' END AS event
+    FROM locked
+),
+t AS (
+    UPDATE task SET
+        state = CASE decided.event WHEN 'bury' THEN 'failed_terminal' WHEN 'abort' THEN 'cancelled' WHEN 'halt' THEN 'paused'
+                                   WHEN 'fail' THEN 'failed_retryable' ELSE 'queued' END,
+        ready = decided.event = 'lose',
+        not_before = CASE WHEN decided.event = 'fail' THEN clock_timestamp() + make_interval(secs => %(retry_delay_s)s) END,
+        holds = CASE WHEN decided.event = 'halt' THEN ARRAY['pause'] ELSE '{}' END,
+        want = NULL,
+        single = true,
+        lost_starts = lost_starts + CASE WHEN alone AND NOT overdue THEN 1 ELSE 0 END,
+        attempts_used = attempts_used + CASE WHEN overdue THEN 1 ELSE 0 END,
+        deadline = CASE WHEN decided.event IN ('bury', 'abort') THEN NULL ELSE deadline END,
+        finished_at = CASE WHEN decided.event IN ('bury', 'abort') THEN clock_timestamp() END,
+        event_no = event_no + 1
+    FROM decided WHERE task.id = decided.id
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.state,
+              task.event_no, task.release_no, task.lost_starts, decided.event, decided.session, decided.slot_s, decided.overdue,
+              CASE WHEN decided.overdue THEN 'timeout' ELSE 'lost' END AS error_class,
+              CASE WHEN decided.overdue THEN 'it ran past its time limit and its process was stopped'
+                   ELSE 'its worker died while it ran' END AS message
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), event, 'running', state, %(actor)s,
+           jsonb_build_object('class', error_class, 'reason', message, 'lost_starts', lost_starts)
+    FROM t
+),
+a AS (
+    INSERT INTO attempt (task_id, tenant_id, release_no, session, started, ended, verdict, error_class, message, slot_s)
+    SELECT id, tenant_id, release_no, session, clock_timestamp() - make_interval(secs => slot_s), clock_timestamp(),
+           event, error_class, message, slot_s
+    FROM t
+),
+b AS (
+    UPDATE task_body SET error = jsonb_build_object('class', t.error_class, 'message', t.message)
+    FROM t WHERE task_body.task_id = t.id AND t.event IN ('bury', 'fail')
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t WHERE ready
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+),
+z AS (
+    DELETE FROM lease USING l WHERE lease.id = l.id
+)
+SELECT id, state, event FROM t

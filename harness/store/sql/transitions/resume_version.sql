@@ -1,0 +1,26 @@
+-- Tasks held because no worker knew their kind and version go on when a live session lists it.
+-- Returns: task id. Needs: task_held. Locks: tasks by id. Parameters: limit, actor.
+WITH known AS MATERIALIZED (
+    SELECT DISTINCT unnest(kinds) AS kind FROM worker_session WHERE ended_at IS NULL AND NOT draining
+),
+locked AS MATERIALIZED (
+    SELECT t.id FROM task t
+    WHERE t.holds <> '{}' AND t.holds = ARRAY['version']
+      AND t.kind || '@' || t.version IN (SELECT kind FROM known)
+    ORDER BY t.id LIMIT %(limit)s FOR UPDATE OF t
+),
+t AS (
+    UPDATE task SET state = 'queued', ready = true, holds = '{}', event_no = event_no + 1
+    FROM locked WHERE task.id = locked.id
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), 'resume', 'paused', 'queued', %(actor)s, '{"hold": "version"}' FROM t
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+)
+SELECT id FROM t

@@ -1,0 +1,86 @@
+-- End attempts of one claimed lease: the task's next state, trace event, attempt, body, flow, charge; the member goes,
+-- and the lease with its last member. Fenced by lease, token and session: a stale worker settles nothing.
+-- A wish (`want`) turns every exit but succeed and bury into abort or halt.
+-- Returns: task id, state of each task settled.
+-- Needs: lease_pkey, lease_member_pkey, task_pkey. Locks: lease, then tasks by id.
+-- Parameters: lease, token, session, actor; outcomes (jsonb array); keep_lease (the thread still runs: a zombie).
+WITH r AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(%(outcomes)s::jsonb) AS x(
+        task bigint, release_no integer, event text, to_state text, hold text, delay_s double precision,
+        spends integer, output jsonb, error jsonb, error_class text, message text, traceback text,
+        slot_s double precision, tokens bigint, data jsonb)
+),
+l AS MATERIALIZED (
+    SELECT id, pool, tenant_id, run_id, kind FROM lease
+    WHERE id = %(lease)s AND token = %(token)s AND session = %(session)s FOR UPDATE
+),
+gone AS MATERIALIZED (
+    -- By task, not by lease: the outcomes of a flush are a part of the lease's members.
+    DELETE FROM lease_member m USING l, r
+    WHERE m.lease_id + 0 = l.id AND m.task_id = r.task AND m.release_no = r.release_no
+    RETURNING r.*
+),
+locked AS MATERIALIZED (
+    SELECT t.id, gone.*,
+        CASE WHEN t.want IS NULL OR gone.event IN ('succeed', 'bury') THEN gone.event
+             WHEN t.want = 'cancel' THEN 'abort' ELSE 'halt' END AS really,
+        CASE WHEN t.want IS NULL OR gone.event IN ('succeed', 'bury') THEN gone.to_state
+             WHEN t.want = 'cancel' THEN 'cancelled' ELSE 'paused' END AS goes_to
+    FROM gone JOIN task t ON t.id = gone.task
+    WHERE t.state = 'running'
+    ORDER BY t.id FOR UPDATE OF t
+),
+t AS (
+    UPDATE task SET
+        state = locked.goes_to,
+        ready = locked.goes_to = 'queued' AND locked.delay_s IS NULL,
+        not_before = CASE WHEN locked.goes_to IN ('queued', 'failed_retryable') AND locked.delay_s IS NOT NULL
+                          THEN clock_timestamp() + make_interval(secs => locked.delay_s) END,
+        holds = CASE WHEN locked.goes_to = 'paused' THEN ARRAY[coalesce(locked.hold, 'pause')] ELSE '{}' END,
+        want = NULL,
+        deadline = CASE WHEN locked.goes_to IN ('succeeded', 'failed_terminal', 'cancelled') THEN NULL ELSE deadline END,
+        attempts_used = attempts_used + CASE WHEN locked.really = locked.event THEN locked.spends ELSE 0 END,
+        postponements = CASE WHEN locked.really = 'postpone' THEN postponements + 1 ELSE postponements END,
+        finished_at = CASE WHEN locked.goes_to IN ('succeeded', 'failed_terminal', 'cancelled') THEN clock_timestamp() END,
+        event_no = event_no + 1
+    FROM locked WHERE task.id = locked.id
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no,
+              task.release_no, locked.really, locked.goes_to, locked.output, locked.error, locked.error_class,
+              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.data
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), really, 'running', goes_to, %(actor)s, data FROM t
+),
+a AS (
+    INSERT INTO attempt (task_id, tenant_id, release_no, session, started, ended, verdict, error_class, message,
+                         traceback, slot_s, tokens)
+    SELECT id, tenant_id, release_no, %(session)s, clock_timestamp() - make_interval(secs => slot_s), clock_timestamp(),
+           really, error_class, message, traceback, slot_s, coalesce(tokens, 0)
+    FROM t
+),
+b AS (
+    UPDATE task_body SET output = t.output, error = t.error
+    FROM t WHERE task_body.task_id = t.id AND (t.output IS NOT NULL OR t.error IS NOT NULL)
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t WHERE ready
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+),
+c AS (
+    INSERT INTO charge (lease_id, pool, tenant_id, run_id, kind, n, slot_s)
+    SELECT l.id, l.pool, l.tenant_id, l.run_id, l.kind, used.n, used.slot_s
+    FROM l, (SELECT count(*) AS n, sum(slot_s) AS slot_s FROM t) used WHERE used.n > 0
+),
+rest AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM lease_member m WHERE m.lease_id = l.id) - (SELECT count(*) FROM gone) AS n, l.id FROM l
+),
+z AS (
+    DELETE FROM lease USING rest WHERE lease.id = rest.id AND rest.n = 0 AND NOT %(keep_lease)s
+),
+k AS (
+    UPDATE lease SET zombie_since = coalesce(zombie_since, clock_timestamp())
+    FROM rest WHERE lease.id = rest.id AND rest.n = 0 AND %(keep_lease)s
+)
+SELECT id, goes_to FROM t

@@ -1,0 +1,31 @@
+-- Insert tasks of one tenant and run, in the order given, each with its body, its trace event and (if ready) its flow.
+-- Returns: task id, public id. Needs: no index. Locks: nothing but the new rows.
+-- Parameters: rows (jsonb array), tenant, run, parent, actor.
+WITH r AS MATERIALIZED (
+    SELECT nextval('task_id_seq') AS id, x.*
+    FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
+        public_id uuid, kind text, version integer, pool text, priority smallint, signature text,
+        not_before timestamptz, start_by timestamptz, deadline timestamptz, input jsonb)
+),
+t AS (
+    INSERT INTO task (id, public_id, tenant_id, run_id, parent_id, kind, version, pool, priority, signature,
+                      state, ready, not_before, start_by, deadline)
+    SELECT id, public_id, %(tenant)s, %(run)s, %(parent)s, kind, version, pool, priority, signature,
+           'queued', coalesce(not_before <= now(), true),
+           CASE WHEN not_before > now() THEN not_before END, start_by, deadline
+    FROM r
+    RETURNING id, public_id, pool, priority, signature, ready
+),
+b AS (
+    INSERT INTO task_body (task_id, tenant_id, input) SELECT id, %(tenant)s, input FROM r
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, event, to_state, actor)
+    SELECT id, %(tenant)s, 1, 'submit', 'queued', %(actor)s FROM r
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT DISTINCT pool, priority, %(tenant)s::integer, %(run)s::bigint, signature FROM t WHERE ready
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+)
+SELECT id, public_id FROM t

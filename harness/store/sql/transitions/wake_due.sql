@@ -1,0 +1,29 @@
+-- Tasks whose not_before has come: queued ones ripen, failed_retryable ones are requeued; both are ready with a flow.
+-- Returns: task id. Needs: task_not_before. Locks: tasks by id. Parameters: limit, actor.
+WITH due AS MATERIALIZED (
+    SELECT id FROM task WHERE not_before <= clock_timestamp() ORDER BY not_before LIMIT %(limit)s
+),
+locked AS MATERIALIZED (
+    SELECT t.id, t.state FROM task t JOIN due ON due.id = t.id
+    WHERE coalesce(t.not_before <= clock_timestamp(), false) -- read again under the lock; not a way to find rows
+      AND t.state IN ('queued', 'failed_retryable')
+    ORDER BY t.id FOR UPDATE OF t
+),
+t AS (
+    UPDATE task SET state = 'queued', ready = true, not_before = NULL, event_no = event_no + 1
+    FROM locked WHERE task.id = locked.id
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no,
+              locked.state AS from_state
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor)
+    SELECT id, tenant_id, event_no, clock_timestamp(), CASE from_state WHEN 'queued' THEN 'ripen' ELSE 'requeue' END,
+           from_state, 'queued', %(actor)s
+    FROM t
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+)
+SELECT id FROM t

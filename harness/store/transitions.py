@@ -1,0 +1,297 @@
+"""The one place where a task's state changes: by compare-and-set, with its trace event in the same statement.
+
+Each function runs one named statement of sql/transitions (cancel: four, under locks) on the caller's connection and
+returns what really happened; a lost race is an empty answer, never an error. Order of locks: lease, then task, by id.
+Waking the dispatcher (`doorbell`) is the caller's, after the commit.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from harness.policy.errors import Conflict
+from harness.policy.lifecycle import TABLE, Event
+from harness.store import sql
+from harness.store.database import Connection
+
+CANCEL_TRIES = 5  # a task may be released or claimed between the look and the lock; each such round is real progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTask:
+    """One task to insert. `input` is JSON text, checked by the kind's schema; times are aware."""
+
+    kind: str
+    version: int
+    pool: str
+    priority: int
+    signature: str
+    input: str
+    public_id: uuid.UUID
+    not_before: datetime | None = None
+    start_by: datetime | None = None
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewLease:
+    """One slot to take: the tasks (ids) that run on it, one after the other. Times in seconds."""
+
+    token: int
+    pool: str
+    via: str | None
+    tenant: int
+    run: int
+    priority: int
+    kind: str
+    signature: str
+    est_s: float
+    timeout_s: float
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTask:
+    """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one."""
+
+    id: int
+    public_id: uuid.UUID
+    tenant: int
+    run: int
+    kind: str
+    version: int
+    release_no: int
+    attempts_used: int
+    postponements: int
+    lost_starts: int
+    input: Any
+    expired: bool
+    deadline_in_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How one attempt ended. `output` and `error` are JSON values; `delay_s`: seconds until it is due again."""
+
+    task: int
+    release_no: int
+    event: Event
+    slot_s: float
+    hold: str | None = None
+    delay_s: float | None = None
+    spends: int = 0
+    output: str | None = None
+    error: Mapping[str, object] | None = None
+    error_class: str | None = None
+    message: str | None = None
+    traceback: str | None = None
+    tokens: int = 0
+    data: Mapping[str, object] | None = None
+
+
+def submit(
+    connection: Connection,
+    tasks: Sequence[NewTask],
+    *,
+    tenant: int,
+    run: int = 0,
+    parent: int | None = None,
+    actor: str,
+) -> list[int]:
+    """Insert tasks as `queued`, with body, trace and flow. Returns their ids in the order given."""
+    rows = ",".join(
+        '{"public_id":"%s","kind":%s,"version":%d,"pool":%s,"priority":%d,"signature":%s,"not_before":%s,'
+        '"start_by":%s,"deadline":%s,"input":%s}'
+        % (
+            task.public_id,
+            json.dumps(task.kind),
+            task.version,
+            json.dumps(task.pool),
+            task.priority,
+            json.dumps(task.signature),
+            _moment(task.not_before),
+            _moment(task.start_by),
+            _moment(task.deadline),
+            task.input,
+        )
+        for task in tasks
+    )
+    cursor = connection.execute(
+        sql.load("transitions/submit"),
+        {"rows": f"[{rows}]", "tenant": tenant, "run": run, "parent": parent, "actor": actor},
+    )
+    return sorted(row[0] for row in cursor)
+
+
+def release(
+    connection: Connection, leases: Sequence[NewLease], *, epoch: int, served_flows: Sequence[int]
+) -> dict[int, int]:
+    """Commit a plan under the leader's epoch. Returns {token: lease id} of the leases made (none if deposed)."""
+    rows = json.dumps([{name: getattr(lease, name) for name in NewLease.__slots__} for lease in leases])
+    cursor = connection.execute(
+        sql.load("transitions/release"), {"epoch": epoch, "leases": rows, "flows": list(served_flows)}
+    )
+    return {token: lease for lease, token in cursor}
+
+
+def claim(
+    connection: Connection, lease: int, token: int, *, session: uuid.UUID, pid: int, actor: str
+) -> list[ClaimedTask]:
+    """Take a released lease, once, and set its tasks running. Empty: someone else did, or it was taken back."""
+    cursor = connection.execute(
+        sql.load("transitions/claim"),
+        {"lease": lease, "token": token, "session": session, "pid": pid, "actor": actor},
+    )
+    return [ClaimedTask(*row) for row in cursor]
+
+
+def settle(
+    connection: Connection,
+    outcomes: Sequence[Outcome],
+    *,
+    lease: int,
+    token: int,
+    session: uuid.UUID,
+    actor: str,
+    keep_lease: bool = False,
+) -> dict[int, str]:
+    """End attempts of one lease. Returns {task id: state}; a task missing from it was no longer this worker's.
+
+    An empty `outcomes` drops a lease that has no members left. `keep_lease` leaves it as a zombie while its thread runs.
+    """
+    cursor = connection.execute(
+        sql.load("transitions/settle"),
+        {
+            "lease": lease,
+            "token": token,
+            "session": session,
+            "actor": actor,
+            "keep_lease": keep_lease,
+            "outcomes": "[" + ",".join(_outcome_json(outcome) for outcome in outcomes) + "]",
+        },
+    )
+    return dict(cursor.fetchall())
+
+
+def lose(
+    connection: Connection,
+    *,
+    max_attempts: Mapping[str, int],
+    retry_delay_s: float,
+    actor: str,
+    session: uuid.UUID | None = None,
+    live_pids: Iterable[int] = (),
+    limit: int = 200,
+) -> list[tuple[int, str, str]]:
+    """Take back what ended sessions held; with `session`, what dead children (not in `live_pids`) of it held."""
+    cursor = connection.execute(
+        sql.load("transitions/lose"),
+        {
+            "session": session,
+            "live_pids": list(live_pids),
+            "limit": limit,
+            "max_attempts": json.dumps(dict(max_attempts)),
+            "retry_delay_s": retry_delay_s,
+            "actor": actor,
+        },
+    )
+    return [(row[0], row[1], row[2]) for row in cursor]
+
+
+def hand_back_unclaimed(
+    connection: Connection, *, older_than_s: float, leases: Sequence[int] | None = None, limit: int = 500
+) -> int:
+    """Take back unclaimed leases: those named, or all older than `older_than_s`. Returns how many tasks are ready again."""
+    cursor = connection.execute(
+        sql.load("transitions/hand_back_unclaimed"),
+        {"leases": None if leases is None else list(leases), "older_than_s": older_than_s, "limit": limit},
+    )
+    return len(cursor.fetchall())
+
+
+def wake_due(connection: Connection, *, actor: str, limit: int = 500) -> int:
+    """Make tasks ready whose not_before has come. Returns how many."""
+    return len(connection.execute(sql.load("transitions/wake_due"), {"limit": limit, "actor": actor}).fetchall())
+
+
+def expire_due(connection: Connection, *, actor: str, limit: int = 500) -> int:
+    """Fail tasks whose start_by or deadline has passed before they ran. Returns how many."""
+    return len(connection.execute(sql.load("transitions/expire_due"), {"limit": limit, "actor": actor}).fetchall())
+
+
+def resume_version(connection: Connection, *, actor: str, limit: int = 500) -> int:
+    """Let tasks go on that waited for a worker that knows their kind and version. Returns how many."""
+    return len(connection.execute(sql.load("transitions/resume_version"), {"limit": limit, "actor": actor}).fetchall())
+
+
+def cancel(
+    connection: Connection, task: int, *, actor: str, reason: str = ""
+) -> Literal["cancelled", "wished", "already", "finished"]:
+    """Cancel a task, or note the wish when it runs. `already`: the same wish stands, or it is cancelled; `finished`: too late.
+
+    Raises: Conflict when the task changed hands in every try.
+    """
+    data = json.dumps({"reason": reason} if reason else {"want": "cancel"})
+    for _ in range(CANCEL_TRIES):
+        with connection.transaction():
+            leased = connection.execute(sql.load("transitions/lock_lease_of"), {"task": task}).fetchone()
+            row = connection.execute(sql.load("transitions/lock_task"), {"task": task}).fetchone()
+            if row is None:
+                return "finished"
+            state, want, lease = row
+            if (leased[0] if leased else None) != lease:
+                continue  # released, or taken back, between the two locks: look again in their order
+            if state == "cancelled" or (state == "running" and want == "cancel"):
+                return "already"
+            if state == "running":
+                connection.execute(
+                    sql.load("transitions/wish"), {"task": task, "want": "cancel", "actor": actor, "data": data}
+                )
+                return "wished"
+            sources = [str(source) for source in TABLE[Event.CANCEL].sources]
+            done = connection.execute(
+                sql.load("transitions/cancel"), {"task": task, "sources": sources, "actor": actor, "data": data}
+            ).fetchone()
+            return "cancelled" if done else "finished"
+    raise Conflict("the task keeps changing hands; try again")
+
+
+def _moment(value: datetime | None) -> str:
+    return "null" if value is None else f'"{value.isoformat()}"'
+
+
+_PLAIN_SUCCESS = '{"task":%d,"release_no":%d,"event":"succeed","to_state":"succeeded","spends":0,"slot_s":%r,"tokens":%d,"output":%s}'
+
+
+def _outcome_json(outcome: Outcome) -> str:
+    if outcome.event is Event.SUCCEED:  # the hot case, without building a dictionary
+        return _PLAIN_SUCCESS % (
+            outcome.task,
+            outcome.release_no,
+            outcome.slot_s,
+            outcome.tokens,
+            "null" if outcome.output is None else outcome.output,
+        )
+    (to_state,) = {target for _, target in TABLE[outcome.event].arcs}
+    head = json.dumps(
+        {
+            "task": outcome.task,
+            "release_no": outcome.release_no,
+            "event": outcome.event,
+            "to_state": to_state,
+            "hold": outcome.hold,
+            "delay_s": outcome.delay_s,
+            "spends": outcome.spends,
+            "error": outcome.error,
+            "error_class": outcome.error_class,
+            "message": outcome.message,
+            "traceback": outcome.traceback,
+            "slot_s": outcome.slot_s,
+            "tokens": outcome.tokens,
+            "data": outcome.data,
+        }
+    )
+    return head if outcome.output is None else f'{head[:-1]},"output":{outcome.output}}}'
