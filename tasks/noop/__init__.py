@@ -1,0 +1,1 @@
+"""Kinds that do nothing, wait or go wrong on purpose."""
