@@ -1,1 +1,1 @@
-"""The five stages, each load -> decide -> commit: submit, dispatch, execute, downstream, settle; sweep beside the line."""
+"""The stages: submit, dispatch, execute, downstream, settle; sweep beside the line. Each: load, decide, commit."""

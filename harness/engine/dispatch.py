@@ -14,8 +14,8 @@ from harness.policy.dispatch import BUNDLE_MAX, Facts, FlowFacts, Head, Pick, pl
 from harness.policy.errors import Unavailable
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 from harness.store import snapshot, transitions
-from harness.store.broker import Message
 from harness.store.database import Connection
+from harness.store.message import Message
 from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, Scopes
 from harness.store.transitions import NewLease
 from harness.telemetry import logs

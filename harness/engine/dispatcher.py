@@ -8,6 +8,8 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
+from typing import Protocol
 
 import psycopg
 
@@ -15,9 +17,9 @@ from harness.engine import dispatch, sweep
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology
 from harness.store import leader
-from harness.store.broker import Broker
 from harness.store.database import Connection, connect
 from harness.store.doorbell import CHANNEL, Doorbell
+from harness.store.message import Message
 from harness.telemetry import logs
 
 TICK_S = 0.250  # the safety net: covers doorbells that were lost
@@ -31,14 +33,30 @@ TIDY_EVERY_S = 3600.0
 log = logs.get(__name__)
 
 
+class Broker(Protocol):
+    """The way to the workers (store.broker); the process's composition brings it."""
+
+    def warm(self) -> None:
+        """Connect. Raises: Unavailable."""
+        ...
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        """Send all. Raises: Unavailable; some may have been sent."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection."""
+        ...
+
+
 class Dispatcher:
     """One dispatcher process. `run` returns when `stop` is set."""
 
-    def __init__(self, *, database_url: str, broker_url: str, topology: Topology, stop: threading.Event) -> None:
+    def __init__(self, *, database_url: str, broker: Broker, topology: Topology, stop: threading.Event) -> None:
         self._url = database_url
         self._topology = topology
         self._stop = stop
-        self._broker = Broker(broker_url)
+        self._broker = broker
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:

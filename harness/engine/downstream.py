@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def call(fn: Callable[[], T]) -> T:
-    """Call once. Raises: RateLimited, TimedOut, Transient, Permanent by what `fn` raised; other errors pass as they are."""
+    """Call once. Raises: RateLimited, TimedOut, Transient, Permanent by what `fn` raised; others pass."""
     try:
         return fn()
     except WorkError:
@@ -43,9 +43,9 @@ def classify(error: Exception) -> WorkError | None:
             return Permanent(text, error_class=ErrorClass.PERMISSION)
         if status in (408, 504):
             return TimedOut(text)
-        if status == 503 or status >= 500:
+        if status >= 500:
             return Transient(text, retry_after_s=_retry_after_s(error))
-        if 400 <= status:
+        if status >= 400:
             return Permanent(text, error_class=ErrorClass.VALIDATION)
     names = {cls.__name__ for cls in type(error).__mro__}
     if isinstance(error, TimeoutError | socket.timeout) or names & {"TimeoutException", "APITimeoutError"}:

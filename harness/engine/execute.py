@@ -101,10 +101,10 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     try:
         payload = kind.input.model_validate(task.input)
         result = kind.run(context, payload)
-        return settle.succeeded(task, kind, result, slot_s=time.monotonic() - began_s)
+        return settle.succeeded(task, result, slot_s=time.monotonic() - began_s)
     except LeaseLost:
         raise
-    except BaseException as error:  # a kind may raise anything, SystemExit too; all of it is the task's error
+    except BaseException as error:  # noqa: BLE001  # a kind may raise anything, SystemExit too: its own error
         slot_s = time.monotonic() - began_s
         timed_out = process.time_limit_error is not None and isinstance(error, process.time_limit_error)
         outcome = settle.from_error(
@@ -148,7 +148,7 @@ def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) ->
             except psycopg.Error as error:
                 if refused:
                     raise
-                # The database refuses what the work returned (say, text it can't store): the work failed, not the worker.
+                # The database refuses what the work returned (say, text it can't store): the work failed, not we.
                 refused = True
                 outcomes = [settle.refused(outcome, str(error)) for outcome in outcomes]
         for outcome in outcomes:

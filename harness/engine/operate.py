@@ -1,4 +1,4 @@
-"""People's verbs on a task. Admin, API and command line list them from VERBS; a task offers those that `offered` says."""
+"""People's verbs on a task. Admin, API and command line list them from VERBS; `offered` says which a task offers."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -31,9 +31,7 @@ class Verb:
     run: Callable[..., Done]
 
 
-def cancel(
-    connection: Connection, task: uuid.UUID, *, tenant: int | None, actor: str, reason: str = ""
-) -> Done:
+def cancel(connection: Connection, task: uuid.UUID, *, tenant: int | None, actor: str, reason: str = "") -> Done:
     """Cancel a task, at once or, when it runs, at its next checkpoint. `tenant` None: whosever it is (operators).
 
     Outside a transaction. Raises: NotFound; Conflict when it has ended; Invalid (reason).

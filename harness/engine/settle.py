@@ -1,16 +1,16 @@
 """The stage `settle`: what an ended attempt becomes. Outcomes are values; `store.transitions.settle` commits them."""
 
-import json
 import traceback
 from typing import Any
 
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
+from harness.engine import payload
 from harness.kinds.errors import Cancelled, Permanent, WorkError
 from harness.kinds.registry import Kind
 from harness.policy import retry
-from harness.policy.errors import ErrorClass
+from harness.policy.errors import ErrorClass, Invalid
 from harness.policy.lifecycle import Event
 from harness.store.transitions import ClaimedTask, Outcome
 
@@ -18,9 +18,9 @@ MESSAGE_CHARACTERS = 2000
 TRACEBACK_BYTES = 8192
 
 
-def succeeded(task: ClaimedTask, kind: Kind, result: Any, *, slot_s: float) -> Outcome:
+def succeeded(task: ClaimedTask, result: Any, *, slot_s: float) -> Outcome:
     """The attempt returned. Raises: Permanent when what it returned isn't JSON, is too large or can't be stored."""
-    output = None if result is None else _output(kind, result)
+    output = None if result is None else _output(result)
     tokens = getattr(result, "tokens_in", 0) + getattr(result, "tokens_out", 0) if output else 0
     return Outcome(
         task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=slot_s, output=output, tokens=tokens
@@ -122,20 +122,12 @@ def refused(outcome: Outcome, why: str) -> Outcome:
     )
 
 
-def _output(kind: Kind, result: Any) -> str:
+def _output(result: Any) -> str:
+    value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     try:
-        if isinstance(result, BaseModel):
-            text = result.model_dump_json()
-        else:
-            text = json.dumps(result, ensure_ascii=False, allow_nan=False)
-        size = len(text.encode("utf-8"))
-    except (TypeError, ValueError) as error:  # pydantic's and UTF-8's errors are ValueErrors
-        raise Permanent(f"its result isn't JSON: {error}") from error
-    if size > settings.HARNESS_BODY_MAX_BYTES:
-        raise Permanent(f"its result is {size} bytes of JSON; the limit is {settings.HARNESS_BODY_MAX_BYTES}")
-    if "\\u0000" in text:
-        raise Permanent("its result holds a NUL character, which the database can't store")
-    return text
+        return payload.encode(value, "result", max_bytes=settings.HARNESS_BODY_MAX_BYTES)
+    except Invalid as error:
+        raise Permanent(f"its result can't be stored as JSON: {error.message}") from error
 
 
 def _classify(error: BaseException, kind: Kind, *, timed_out: bool) -> tuple[ErrorClass, str]:

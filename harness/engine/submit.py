@@ -226,9 +226,7 @@ def _check(
         priority = default if request.priority is None else request.priority
         kind = registry.find(request.kind)
         if kind is None:
-            errors.append(
-                payload.told(f"{at}kind", f"there is no kind {request.kind!r}; GET /api/v1/kinds lists them")
-            )
+            errors.append(payload.told(f"{at}kind", f"there is no kind {request.kind!r}; GET /api/v1/kinds lists them"))
         else:
             text = payload.encode(request.input, f"{at}input", max_bytes=door.body_max_bytes)
             errors += _unfit(kind, request, priority, at, now)

@@ -1,4 +1,4 @@
-"""The stage beside the line: what time does to tasks. Runs in the leading dispatcher, on a thread and connection of its own.
+"""The stage beside the line: what time does to tasks. A thread of the leading dispatcher, with its own connection.
 
 Level-triggered: each round looks at what is so, not at what changed, so a missed round or a crash loses nothing.
 """

@@ -8,7 +8,9 @@ from typing import Literal
 
 from harness.policy.errors import Refused
 
-RETRY_AFTER_S = 5.0  # a full backlog drains at the pace of the workers: soon enough to notice, late enough not to hammer
+RETRY_AFTER_S = (
+    5.0  # a full backlog drains at the pace of the workers: soon enough to notice, late enough not to hammer
+)
 DEFAULT_PRIORITY = 2  # ordinary background work
 
 
@@ -26,7 +28,7 @@ class OverQuota(Refused):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFacts:
-    """What the door must know of a tenant. `backlog_quota`: most live tasks; `top_priority`: the most urgent allowed."""
+    """What the door must know of a tenant. `backlog_quota`: most live tasks; `top_priority`: most urgent allowed."""
 
     id: int
     name: str
@@ -81,7 +83,7 @@ def decide(tenant: TenantFacts, *, most_urgent: int, count: int, backlog: int) -
     if backlog + count > tenant.backlog_quota:
         return Reject(
             why="backlog",
-            message=f"{backlog} of this tenant's tasks are unfinished and {count} more would exceed its backlog quota of "
+            message=f"{backlog} of this tenant's tasks are unfinished; {count} more would exceed its backlog quota of "
             f"{tenant.backlog_quota}: try again when some have ended",
             retry_after_s=RETRY_AFTER_S,
         )

@@ -18,7 +18,7 @@ TENANTS_KEPT = 4096  # entries older than COUNT_EVERY_S are worth nothing; beyon
 
 @dataclass(slots=True)
 class _Seen:
-    """`counted` at `at_s`; `added`: let in by this process and perhaps not in it; `open`: of those, not yet committed."""
+    """`counted` at `at_s`; `added`: let in by this process, perhaps not in it; `open`: those not yet committed."""
 
     at_s: float | None = None
     counting: bool = False

@@ -1,4 +1,4 @@
-"""Messages to the workers: `harness.run(lease_id, token)` in Celery's protocol 2, built by hand and sent in one pipeline.
+"""Messages to the workers: `harness.run(lease_id, token)`, Celery's protocol 2 built by hand, sent in one pipeline.
 
 A message is a hint. It may be lost, doubled or late; the claim decides. Nothing here reads or waits for an answer.
 """
@@ -8,13 +8,13 @@ import os
 import socket
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kombu import Connection
 from kombu.exceptions import KombuError, OperationalError
 
 from harness.policy.errors import Unavailable
+from harness.store.message import Message
 
 TASK_NAME = "harness.run"
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -24,17 +24,6 @@ TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
-    """One lease to run. `time_limits_s`: (hard, soft), for prefork pools."""
-
-    queue: str
-    kind: str
-    lease: int
-    token: int
-    time_limits_s: tuple[float, float] | None = None
 
 
 class Broker:
@@ -55,14 +44,15 @@ class Broker:
             connection.ensure_connection(max_retries=1, timeout=2)
             self._producer = connection.Producer(serializer="json", auto_declare=False)
             self._connection = connection
-        except (OperationalError, OSError, *connection.connection_errors) as error:
+        except (OperationalError, KombuError, OSError) as error:
             connection.release()
             raise Unavailable(f"the broker doesn't answer: {error}") from error
 
     def publish(self, messages: Sequence[Message]) -> None:
         """Send all, in one pipeline where the transport can. Raises: Unavailable; some may have been sent."""
         self.warm()
-        errors = (OperationalError, KombuError, OSError, *self._connection.connection_errors)
+        errors: tuple[type[Exception], ...] = (OperationalError, KombuError, OSError)
+        errors += tuple(self._connection.connection_errors)
         try:
             with self._producer.batch(max_size=max(1, len(messages))):
                 for message in messages:

@@ -1,4 +1,4 @@
-"""Waking the dispatcher: one NOTIFY a process in 10 ms at most, after the commit, and only while it says that it sleeps.
+"""Waking the dispatcher: one NOTIFY a process in 10 ms at most, after the commit, only while it says that it sleeps.
 
 Inside a transaction, NOTIFY would make the commits of the whole cluster run one at a time (hotpath.md, section 6).
 A ring that is left out loses nothing: the one before it woke the dispatcher, which then looks again for longer than

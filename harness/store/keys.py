@@ -107,7 +107,7 @@ def create_tenant(
     """Make a tenant. Raises: Invalid naming the field; Conflict when the name is taken."""
     if not _NAME.fullmatch(name):
         raise Invalid(
-            f"name: {name!r} must be 1 to 63 lower-case letters, digits, '.', '_' or '-', and begin with a letter or digit",
+            f"name: {name!r} must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit",
             field="name",
         )
     if not 0 < weight < 1e6:
@@ -134,7 +134,7 @@ def tenants() -> list[TenantView]:
 
 
 def create_key(tenant_name: str, *, scopes: Sequence[str] = SCOPES, label: str = "") -> str:
-    """Make an API key and return it: the one time that it is seen. Raises: NotFound (tenant), Invalid (scopes, label)."""
+    """Make an API key and return it: the only time that it is seen. Raises: NotFound (tenant), Invalid."""
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
         raise Invalid(
@@ -151,9 +151,7 @@ def create_key(tenant_name: str, *, scopes: Sequence[str] = SCOPES, label: str =
         )
     prefix = "".join(secrets.choice(_PREFIX_LETTERS) for _ in range(8))
     key = f"hk_{prefix}_{secrets.token_urlsafe(32)}"
-    ApiKey.objects.create(
-        tenant=tenant, prefix=prefix, hash=digest(key), scopes=sorted(set(scopes)), label=label
-    )
+    ApiKey.objects.create(tenant=tenant, prefix=prefix, hash=digest(key), scopes=sorted(set(scopes)), label=label)
     return key
 
 

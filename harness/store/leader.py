@@ -1,4 +1,4 @@
-"""Who plans: one row with an epoch. A process leads while it renews; every plan commit checks the epoch under a lock."""
+"""Who plans: one row with an epoch. A process leads while it renews; each plan commit checks the epoch under a lock."""
 
 from harness.store.database import Connection
 
@@ -9,8 +9,10 @@ RENEW_EVERY_S = 1.0
 def take(connection: Connection, owner: str) -> int | None:
     """Take the lead if nobody holds it. Returns the new epoch, or None."""
     row = connection.execute(
-        "UPDATE leader SET epoch = epoch + 1, owner = %s, until = clock_timestamp() + make_interval(secs => %s), "
-        "sleeping = false WHERE id = 1 AND until < clock_timestamp() RETURNING epoch",
+        "INSERT INTO leader (id, epoch, owner, until, sleeping) "
+        "VALUES (1, 1, %s, clock_timestamp() + make_interval(secs => %s), false) "
+        "ON CONFLICT (id) DO UPDATE SET epoch = leader.epoch + 1, owner = excluded.owner, until = excluded.until, "
+        "sleeping = false WHERE leader.until < clock_timestamp() RETURNING epoch",
         (owner, TTL_S),
     ).fetchone()
     return row[0] if row else None

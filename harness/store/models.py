@@ -207,7 +207,7 @@ class Task(models.Model):
             pgtrigger.Trigger(
                 name="task_lifecycle",
                 when=pgtrigger.Before,
-                operation=pgtrigger.UpdateOf("state", "release_no"),
+                operation=pgtrigger.UpdateOf("state", "release_no"),  # type: ignore[no-untyped-call]  # untyped library
                 condition=pgtrigger.Condition(f"NEW.release_no < OLD.release_no OR {_illegal_change()}"),
                 func="RAISE EXCEPTION 'task %: % -> % (release % -> %) is not in the lifecycle table', OLD.id, "
                 "OLD.state, NEW.state, OLD.release_no, NEW.release_no USING ERRCODE = 'check_violation';",

@@ -99,7 +99,7 @@ def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, str]:
 
 
 def paused_queues(connection: Connection) -> set[str]:
-    """Return the pauses in force that concern queues: 'llm' (a pool), 'llm.p3' (a pool's priority), 'p3' (a priority)."""
+    """Return the pauses in force that concern queues: 'llm' (a pool), 'llm.p3' (of a pool), 'p3' (a priority)."""
     cursor = connection.execute(
         "SELECT key FROM pause WHERE scope IN ('pool', 'priority', 'pool_priority') "
         "AND (until IS NULL OR until > clock_timestamp())"

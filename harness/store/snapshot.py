@@ -82,7 +82,7 @@ def scopes(connection: Connection) -> Scopes:
     return Scopes(
         tuple((p[0], p[1], p[2], p[3]) for p in found["pauses"]),
         tuple((q[0], q[1], q[2], q[3]) for q in found["quotas"]),
-        {kind: mean_s for kind, mean_s in found["estimates"]},
+        dict(found["estimates"]),
     )
 
 

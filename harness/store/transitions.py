@@ -102,23 +102,7 @@ def submit(
     actor: str,
 ) -> list[int]:
     """Insert tasks as `queued`, with body, trace and flow. Returns their ids in the order given."""
-    rows = ",".join(
-        '{"public_id":"%s","kind":%s,"version":%d,"pool":%s,"priority":%d,"signature":%s,"not_before":%s,'
-        '"start_by":%s,"deadline":%s,"input":%s}'
-        % (
-            task.public_id,
-            json.dumps(task.kind),
-            task.version,
-            json.dumps(task.pool),
-            task.priority,
-            json.dumps(task.signature),
-            _moment(task.not_before),
-            _moment(task.start_by),
-            _moment(task.deadline),
-            task.input,
-        )
-        for task in tasks
-    )
+    rows = ",".join([_task_json(task) for task in tasks])
     cursor = connection.execute(
         sql.load("transitions/submit"),
         {"rows": f"[{rows}]", "tenant": tenant, "run": run, "parent": parent, "actor": actor},
@@ -160,7 +144,7 @@ def settle(
 ) -> dict[int, str]:
     """End attempts of one lease. Returns {task id: state}; a task missing from it was no longer this worker's.
 
-    An empty `outcomes` drops a lease that has no members left. `keep_lease` leaves it as a zombie while its thread runs.
+    An empty `outcomes` drops a lease that has no members left. `keep_lease` leaves it as a zombie: its thread runs on.
     """
     cursor = connection.execute(
         sql.load("transitions/settle"),
@@ -204,7 +188,7 @@ def lose(
 def hand_back_unclaimed(
     connection: Connection, *, older_than_s: float, leases: Sequence[int] | None = None, limit: int = 500
 ) -> int:
-    """Take back unclaimed leases: those named, or all older than `older_than_s`. Returns how many tasks are ready again."""
+    """Take back unclaimed leases: those named, or all older than `older_than_s`. Returns how many tasks it freed."""
     cursor = connection.execute(
         sql.load("transitions/hand_back_unclaimed"),
         {"leases": None if leases is None else list(leases), "older_than_s": older_than_s, "limit": limit},
@@ -230,8 +214,9 @@ def resume_version(connection: Connection, *, actor: str, limit: int = 500) -> i
 def cancel(
     connection: Connection, task: int, *, actor: str, reason: str = ""
 ) -> Literal["cancelled", "wished", "already", "finished"]:
-    """Cancel a task, or note the wish when it runs. `already`: the same wish stands, or it is cancelled; `finished`: too late.
+    """Cancel a task, or note the wish when it runs.
 
+    `already`: the same wish stands, or it is cancelled; `finished`: it is too late.
     Raises: Conflict when the task changed hands in every try.
     """
     data = json.dumps({"reason": reason} if reason else {"want": "cancel"})
@@ -259,21 +244,33 @@ def cancel(
     raise Conflict("the task keeps changing hands; try again")
 
 
-def _moment(value: datetime | None) -> str:
-    return "null" if value is None else f'"{value.isoformat()}"'
+def _task_json(task: NewTask) -> str:
+    head = json.dumps(
+        {
+            "public_id": str(task.public_id),
+            "kind": task.kind,
+            "version": task.version,
+            "pool": task.pool,
+            "priority": task.priority,
+            "signature": task.signature,
+            "not_before": _moment(task.not_before),
+            "start_by": _moment(task.start_by),
+            "deadline": _moment(task.deadline),
+        }
+    )
+    return f'{head[:-1]},"input":{task.input}}}'
 
 
-_PLAIN_SUCCESS = '{"task":%d,"release_no":%d,"event":"succeed","to_state":"succeeded","spends":0,"slot_s":%r,"tokens":%d,"output":%s}'
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
 
 
 def _outcome_json(outcome: Outcome) -> str:
     if outcome.event is Event.SUCCEED:  # the hot case, without building a dictionary
-        return _PLAIN_SUCCESS % (
-            outcome.task,
-            outcome.release_no,
-            outcome.slot_s,
-            outcome.tokens,
-            "null" if outcome.output is None else outcome.output,
+        return (
+            f'{{"task":{outcome.task},"release_no":{outcome.release_no},"event":"succeed","to_state":"succeeded",'
+            f'"spends":0,"slot_s":{outcome.slot_s!r},"tokens":{outcome.tokens},'
+            f'"output":{"null" if outcome.output is None else outcome.output}}}'
         )
     (to_state,) = {target for _, target in TABLE[outcome.event].arcs}
     head = json.dumps(

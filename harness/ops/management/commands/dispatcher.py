@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand
 
 from harness.engine.dispatcher import Dispatcher
 from harness.kinds import registry
+from harness.store.broker import Broker
 from harness.telemetry import logs
 
 
@@ -27,7 +28,7 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: stop.set())
         Dispatcher(
             database_url=settings.DATABASE_URL,
-            broker_url=settings.BROKER_URL,
+            broker=Broker(settings.BROKER_URL),
             topology=settings.HARNESS_TOPOLOGY,
             stop=stop,
         ).run()

@@ -50,5 +50,3 @@ ALTER TABLE worker_session SET (fillfactor = 50, autovacuum_vacuum_scale_factor 
 ALTER TABLE flow SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 ALTER TABLE charge SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 ALTER TABLE leader SET (fillfactor = 10);
-
-INSERT INTO leader (id, epoch, owner, until, sleeping) VALUES (1, 0, '', 'epoch', false);

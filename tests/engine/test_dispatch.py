@@ -1,0 +1,112 @@
+"""One tick on real rows: every limit is honoured, what is blocked holds nobody else up."""
+
+import pytest
+
+from harness.policy.errors import Unavailable
+from harness.store import sessions
+from tests.stage import Stage
+
+
+def test_a_pool_is_given_no_more_than_the_slots_of_its_live_sessions(stage: Stage) -> None:
+    stage.submit(n=10)
+    assert stage.tick() == []  # no worker, no release
+    dead = stage.add_session({"db": 3})
+    stage.add_session({"db": 2})
+    stage.forget_beats(dead)
+    assert len(stage.tick()) == 2
+    draining = stage.add_session({"db": 4})
+    sessions.start_drain(stage.connection, draining)
+    assert stage.tick() == []
+
+
+def test_tenant_run_and_quota_caps_hold_and_the_rest_goes_on(stage: Stage) -> None:
+    stage.add_session({"db": 20})
+    capped = stage.add_tenant("capped", cap=2)
+    quota = stage.add_tenant("quota")
+    stage.connection.execute("INSERT INTO quota (tenant_id, scope, name, cap) VALUES (%s, 'pool', 'db', 3)", (quota,))
+    run = stage.one(
+        "INSERT INTO run (public_id, tenant_id, size, fanout_cap) VALUES (gen_random_uuid(), %s, 9, 1) RETURNING id",
+        stage.tenant,
+    )
+    stage.submit(n=9, tenant=capped)
+    stage.submit(n=9, tenant=quota)
+    stage.submit(n=9, run=run)
+    stage.submit(n=4)
+    stage.tick()
+    held = dict(
+        stage.connection.execute(
+            "SELECT tenant_id || '/' || (run_id <> 0)::text, count(*) FROM lease GROUP BY 1"
+        ).fetchall()
+    )
+    assert held == {
+        f"{capped}/false": 2,
+        f"{quota}/false": 3,
+        f"{stage.tenant}/true": 1,
+        f"{stage.tenant}/false": 4,
+    }
+    assert stage.tick() == []
+
+
+def test_a_resource_that_is_full_holds_only_those_who_need_it(stage: Stage, settings: object) -> None:
+    stage.add_session({"llm": 80})
+    stage.submit("llm.summarize", n=70, input="{}")
+    stage.tick()
+    assert stage.one("SELECT count(*) FROM lease") == 50  # capacity of llm:default in resources.toml
+    assert stage.tick() == []
+    stage.submit(n=1, pool="llm")  # needs nothing
+    assert len(stage.tick()) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "left"),
+    [
+        ("pool", "db", 0),
+        ("priority", "p3", 1),
+        ("pool_priority", "db.p3", 1),
+        ("pool_priority", "llm.p3", 2),
+        ("tenant", "{tenant}", 0),
+    ],
+)
+def test_a_pause_is_obeyed_at_the_next_look(stage: Stage, scope: str, key: str, left: int) -> None:
+    stage.add_session({"db": 5})
+    stage.submit(priority=3)
+    stage.submit(priority=1)
+    stage.connection.execute(
+        "INSERT INTO pause (scope, key, source, author, reason) VALUES (%s, %s, 'operator', 'me', 'test')",
+        (scope, key.format(tenant=stage.tenant)),
+    )
+    assert len(stage.tick()) == left
+
+
+def test_five_thousand_blocked_flows_ranked_first_do_not_hide_the_runnable_one(stage: Stage) -> None:
+    stage.add_session({"db": 1})
+    stage.connection.execute(
+        "WITH t AS (INSERT INTO tenant (name, cap) SELECT 'b' || i, 0 FROM generate_series(1, 5000) i RETURNING id) "
+        "INSERT INTO flow (pool, priority, tenant_id, run_id, signature, rank) SELECT 'db', 1, id, 0, '', -2e9 FROM t"
+    )
+    stage.connection.execute(
+        "INSERT INTO task (tenant_id, kind, version, pool, priority, state, ready) "
+        "SELECT tenant_id, 'noop.single', 1, 'db', 1, 'queued', true FROM flow"
+    )
+    (last,) = stage.submit(priority=1)
+    assert len(stage.tick()) == 1
+    assert stage.one("SELECT task_id FROM lease_member") == last
+
+
+def test_when_the_broker_is_away_the_leases_go_back_at_once(stage: Stage) -> None:
+    from django.conf import settings
+
+    from harness.engine import dispatch
+
+    stage.add_session()
+    (task,) = stage.submit()
+
+    def refuse(_: object) -> None:
+        raise Unavailable("no broker")
+
+    assert stage.epoch is not None
+    with pytest.raises(Unavailable):
+        dispatch.tick(stage.connection, settings.HARNESS_TOPOLOGY, stage.memory, epoch=stage.epoch, publish=refuse)
+    assert stage.one("SELECT count(*) FROM lease") == 0
+    assert (stage.row(task)["ready"], stage.row(task)["attempts_used"]) == (True, 0)
+    assert len(stage.tick()) == 1

@@ -1,0 +1,264 @@
+"""Whatever a kind does, its task ends in a clear state with the reason in the trace."""
+
+import time
+import uuid
+
+import pytest
+from pydantic import BaseModel
+
+from harness.engine import execute, watch
+from harness.engine.process import Fence, LeaseLost
+from harness.kinds import Context, Permanent, RateLimited, kind, registry
+from harness.store import sessions, transitions
+from tests.stage import Stage
+
+
+class Nothing(BaseModel):
+    """No input."""
+
+
+class Odd(BaseModel):
+    """An input with one field."""
+
+    n: int
+
+
+@kind("test.raise", pool="db", input=Nothing)
+def raises(ctx: Context, payload: Nothing) -> None:
+    raise RuntimeError("secret\0detail")
+
+
+@kind("test.exit", pool="db", input=Nothing)
+def exits(ctx: Context, payload: Nothing) -> None:
+    raise SystemExit(3)
+
+
+@kind("test.forbidden", pool="db", input=Nothing)
+def forbidden(ctx: Context, payload: Nothing) -> None:
+    raise PermissionError("no right to do that")
+
+
+@kind("test.limited", pool="db", input=Nothing)
+def limited(ctx: Context, payload: Nothing) -> None:
+    raise RateLimited("slow down", retry_after_s=7.0)
+
+
+@kind("test.notjson", pool="db", input=Nothing)
+def not_json(ctx: Context, payload: Nothing) -> object:
+    return {"handle": object()}
+
+
+@kind("test.nul", pool="db", input=Nothing)
+def nul(ctx: Context, payload: Nothing) -> object:
+    return {"text": "a\0b"}
+
+
+@kind("test.surrogate", pool="db", input=Nothing)
+def surrogate(ctx: Context, payload: Nothing) -> object:
+    return {"text": "a\ud800b"}
+
+
+@kind("test.large", pool="db", input=Nothing)
+def large(ctx: Context, payload: Nothing) -> object:
+    return "x" * 300_000
+
+
+@kind("test.strict", pool="db", input=Odd)
+def strict(ctx: Context, payload: Odd) -> object:
+    return payload.n
+
+
+@kind("test.patient", pool="db", input=Nothing, timeout_s=0.05)
+def patient(ctx: Context, payload: Nothing) -> None:
+    end_s = time.monotonic() + 5
+    while time.monotonic() < end_s:
+        ctx.checkpoint()
+        time.sleep(0.005)
+    raise Permanent("nobody asked it to stop")
+
+
+def run(stage: Stage, name: str, task_input: str = "{}") -> int:
+    session = stage.add_session()
+    (task,) = stage.submit(name, input=task_input)
+    with stage.process(session) as process:
+        for message in list(stage.tick()):
+            execute.run_lease(process, message.lease, message.token)
+    return task
+
+
+def error_of(stage: Stage, task: int) -> dict[str, str]:
+    found = stage.one("SELECT error FROM task_body WHERE task_id = %s", task)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "error_class", "words"),
+    [
+        ("test.raise", "failed_retryable", "bug", "RuntimeError"),
+        ("test.exit", "failed_retryable", "bug", "SystemExit"),
+        ("test.forbidden", "failed_terminal", "permission", "no right"),
+        ("test.notjson", "failed_terminal", "validation", "can't be written as JSON"),
+        ("test.nul", "failed_terminal", "validation", "NUL"),
+        ("test.surrogate", "failed_terminal", "validation", "surrogate"),
+        ("test.large", "failed_terminal", "validation", "limit of 262,144"),
+        ("test.strict", "failed_terminal", "validation", "n"),
+    ],
+)
+def test_an_error_ends_in_a_clear_state(stage: Stage, name: str, state: str, error_class: str, words: str) -> None:
+    task = run(stage, name)
+    assert stage.state(task) == state
+    error = error_of(stage, task)
+    assert error["class"] == error_class
+    assert words in error["message"]
+    assert stage.one("SELECT data ->> 'class' FROM event WHERE task_id = %s AND seq = 3", task) == error_class
+    attempt_class, trace = stage.connection.execute(
+        "SELECT error_class, traceback FROM attempt WHERE task_id = %s", (task,)
+    ).fetchone() or ("", "")
+    assert attempt_class == error_class
+    assert "Error" in trace or "Exit" in trace or "Permanent" in trace
+    assert len(trace.encode()) <= 8192
+    assert stage.row(task)["attempts_used"] == 1
+    assert stage.one("SELECT count(*) FROM lease") == 0
+
+
+def test_a_bug_is_tried_once_more_and_then_buried(stage: Stage) -> None:
+    task = run(stage, "test.raise")
+    stage.connection.execute("UPDATE task SET not_before = clock_timestamp() WHERE id = %s", (task,))
+    transitions.wake_due(stage.connection, actor="sweep")
+    session = stage.add_session()
+    with stage.process(session) as process:
+        stage.run_all(process)
+    assert stage.events(task) == ["submit", "claim", "fail", "requeue", "claim", "bury"]
+    assert stage.state(task) == "failed_terminal"
+
+
+def test_a_rate_limit_puts_the_task_back_without_spending_an_attempt(stage: Stage) -> None:
+    task = run(stage, "test.limited")
+    row = stage.row(task)
+    assert (row["state"], row["attempts_used"], row["postponements"]) == ("queued", 0, 1)
+    wait_s = stage.one("SELECT extract(epoch FROM not_before - now()) FROM task WHERE id = %s", task)
+    assert 6 < wait_s < 9
+
+
+def test_an_unknown_kind_or_version_is_held_until_a_worker_knows_it(stage: Stage) -> None:
+    session = stage.add_session()
+    (unknown,) = stage.submit("from.the.future", pool="db")
+    (newer,) = stage.submit("noop.single", version=99)
+    with stage.process(session) as process:
+        stage.run_all(process)
+    for task in (unknown, newer):
+        assert stage.state(task) == "paused"
+        assert stage.row(task)["holds"] == ["version"]
+        assert stage.row(task)["attempts_used"] == 0
+    assert transitions.resume_version(stage.connection, actor="sweep") == 0
+    stage.add_session(kinds=["from.the.future@1", "noop.single@99"])
+    assert transitions.resume_version(stage.connection, actor="sweep") == 2
+    assert stage.state(unknown) == "queued"
+
+
+def test_a_task_past_its_time_limit_that_listens_is_stopped_as_a_timeout(stage: Stage) -> None:
+    import threading
+
+    session = stage.add_session()
+    (task,) = stage.submit("test.patient")
+    with stage.process(session) as process:
+        (message,) = stage.tick()
+        thread = threading.Thread(target=execute.run_lease, args=(process, message.lease, message.token))
+        thread.start()
+        while thread.is_alive():
+            watch.settle_overdue(process)
+            thread.join(0.01)
+    assert stage.state(task) == "failed_retryable"
+    assert error_of(stage, task)["class"] == "timeout"
+
+
+def test_a_thread_that_does_not_listen_is_settled_from_outside_and_its_lease_is_a_zombie(stage: Stage) -> None:
+    import threading
+
+    release = threading.Event()
+
+    def deaf(ctx: Context, payload: Nothing) -> None:
+        release.wait(20)
+
+    kind(f"test.deaf{uuid.uuid4().hex}", pool="db", input=Nothing, timeout_s=0.01)(deaf)
+    name = next(one.name for one in registry.all_kinds() if one.run is deaf)
+    session = stage.add_session()
+    (task,) = stage.submit(name)
+    with stage.process(session) as process:
+        (message,) = stage.tick()
+        thread = threading.Thread(target=execute.run_lease, args=(process, message.lease, message.token))
+        thread.start()
+        while not process.running:
+            thread.join(0.005)
+        running = process.running[message.lease]
+        running.task_began_s -= 3600  # an hour passes
+        watch.settle_overdue(process)
+        assert stage.state(task) == "failed_retryable"
+        assert error_of(stage, task)["class"] == "timeout"
+        assert watch.zombies(process)[0] == 1
+        zombie = stage.one("SELECT zombie_since IS NOT NULL FROM lease WHERE id = %s", message.lease)
+        assert zombie  # it still counts as a slot in use
+        release.set()
+        thread.join()
+        assert stage.one("SELECT count(*) FROM lease") == 0
+        assert watch.zombies(process)[0] == 0
+    assert stage.events(task) == ["submit", "claim", "fail"]
+
+
+def test_a_draining_process_hands_back_what_it_runs_without_spending_an_attempt(stage: Stage) -> None:
+    session = stage.add_session({"db": 1})
+    tasks = stage.submit("noop", n=3)
+    (message,) = stage.tick()
+    with stage.process(session) as process:
+        process.drain()
+        execute.run_lease(process, message.lease, message.token)
+    assert {stage.state(task) for task in tasks} == {"queued"}
+    assert {stage.row(task)["ready"] for task in tasks} == {True}
+    assert stage.one("SELECT count(*) FROM lease") == 0
+
+
+def test_nothing_is_handed_back_before_the_fence_is_closed(stage: Stage) -> None:
+    import threading
+
+    session = stage.add_session()
+    (task,) = stage.submit("noop.sleep", input='{"sleep_s": 30}')
+    with stage.process(session) as process:
+        (message,) = stage.tick()
+        thread = threading.Thread(target=execute.run_lease, args=(process, message.lease, message.token), daemon=True)
+        thread.start()
+        while not process.running:
+            thread.join(0.005)
+        with pytest.raises(RuntimeError, match="fence"):
+            watch.hand_back(process)
+        process.fence.close()
+        assert watch.hand_back(process) == 1
+        thread.join(5)
+    assert stage.state(task) == "queued"
+    assert stage.events(task) == ["submit", "claim", "interrupt"]
+    assert stage.row(task)["attempts_used"] == 0
+
+
+def test_a_fenced_worker_begins_no_effect_and_settles_nothing(stage: Stage) -> None:
+    session = stage.add_session()
+    (task,) = stage.submit()
+    (message,) = stage.tick()
+    with stage.process(session) as process:
+        process.fence.close()
+        execute.run_lease(process, message.lease, message.token)
+    assert stage.state(task) == "queued"
+    assert stage.events(task) == ["submit"]
+
+
+def test_the_fence_falls_fifteen_seconds_after_the_last_beat_began_and_stays_down() -> None:
+    fence = Fence(100.0)
+    fence.check(114.9)
+    with pytest.raises(LeaseLost):
+        fence.check(115.1)
+    fence.beat_started(200.0)
+    with pytest.raises(LeaseLost):
+        fence.check(200.1)
+
+
+def test_the_fence_falls_before_anyone_may_think_the_worker_dead() -> None:
+    assert sessions.BEAT_EVERY_S * 3 <= sessions.FENCE_AFTER_S < sessions.DEAD_AFTER_S
