@@ -1,0 +1,1 @@
+"""`script/demo`: the whole system on this machine, doing real work through its HTTP API."""
