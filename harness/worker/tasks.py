@@ -1,0 +1,29 @@
+"""The two Celery tasks. `harness.run` is the hot path: a message is a hint, the engine's claim decides.
+
+Nothing is imported from the engine here: beat and flower load this module too.
+"""
+
+from typing import Any
+
+from celery import shared_task
+
+from harness.worker import current
+
+
+@shared_task(name="harness.run", typing=False, ignore_result=True, max_retries=0, trail=False)
+def run(lease_id: Any = None, token: Any = None, *_: Any) -> None:
+    """Execute a lease, if it is still there and this token is its own. Anything else is nobody's work."""
+    if type(lease_id) is int and type(token) is int:
+        current.execute(lease_id, token)
+
+
+@shared_task(name="harness.tidy", ignore_result=False, max_retries=0)
+def tidy() -> Any:
+    """Make event partitions ahead and purge what has expired. Nothing of recovery depends on it."""
+    from django.conf import settings
+
+    from harness.engine import sweep
+    from harness.store.database import connect
+
+    with connect(settings.DATABASE_URL, "engine", application_name="harness-system") as connection:
+        return sweep.tidy(connection)

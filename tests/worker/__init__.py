@@ -1,0 +1,1 @@
+"""Real worker processes against a real PostgreSQL and a real broker."""

@@ -1,0 +1,47 @@
+"""How many messages a worker holds, and what is left of them in the broker."""
+
+import redis
+
+from tests.worker.conftest import Floor, Worker, eventually
+
+SLOTS = 4  # of pool mcp; its queues have no kinds here, the lease's own pool is tool_read
+
+
+def flood(floor: Floor, worker: Worker, number: int) -> None:
+    for _ in range(number):
+        lease, token = floor.prepare("noop.sleep", floor.submit("noop.sleep", {"sleep_s": 60}))
+        floor.send("mcp.p2", "noop.sleep", lease, token)
+    eventually(lambda: held(floor) == SLOTS)
+
+
+def held(floor: Floor) -> int:
+    row = floor.db.execute("SELECT count(*) FROM lease WHERE claimed_at IS NOT NULL").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_worker_holds_its_slots_and_no_more_also_after_a_reconnect(floor: Floor) -> None:
+    worker = floor.start("mcp")
+    with redis.Redis.from_url(floor.environment["BROKER_URL"]) as client:
+        flood(floor, worker, SLOTS + 6)
+        assert client.llen("mcp.p2") == 6
+        assert client.exists("unacked", "unacked_index") == 0
+
+        client.client_kill_filter(_type="normal", skipme=True)
+        floor.db.execute("UPDATE task SET want = 'cancel' WHERE id = (SELECT min(task_id) FROM lease_member)")
+        eventually(lambda: client.llen("mcp.p2") == 5)
+        eventually(lambda: held(floor) == SLOTS)
+        assert client.llen("mcp.p2") == 5
+        assert client.exists("unacked", "unacked_index") == 0
+    assert worker.stop() == 0
+    assert held(floor) == 0
+
+
+def test_a_killed_worker_leaves_nothing_that_the_broker_would_deliver_again(floor: Floor) -> None:
+    worker = floor.start("mcp")
+    with redis.Redis.from_url(floor.environment["BROKER_URL"]) as client:
+        flood(floor, worker, SLOTS + 2)
+        worker.process.kill()
+        worker.process.wait()
+        assert client.llen("mcp.p2") == 2
+        assert client.exists("unacked", "unacked_index") == 0
