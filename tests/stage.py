@@ -101,8 +101,8 @@ class Stage:
             connections=2,
             application_name="test-process",
             pid=os.getpid(),
+            trusted_since_s=boottime_s(),
         )
-        process.fence.beat_started(boottime_s())
         try:
             yield process
         finally:
@@ -129,7 +129,7 @@ class Stage:
         return [row[0] for row in cursor]
 
     def one(self, statement: str, *parameters: object) -> Any:
-        row = self.connection.execute(statement, parameters).fetchone()  # type: ignore[arg-type]  # tests' own SQL
+        row = self.connection.execute(statement, parameters).fetchone()
         return row[0] if row else None
 
     def forget_beats(self, session: uuid.UUID) -> None:

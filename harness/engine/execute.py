@@ -27,23 +27,14 @@ log = logs.get(__name__)
 
 def run_lease(process: ProcessState, lease: int, token: int) -> None:
     """Claim, run, settle. Does nothing when the lease isn't there any more, was claimed, or carries another token."""
+    # 1. Claim
     try:
-        # 1. Claim
-        process.fence.check()
-        with borrowed(process.db) as connection:
-            if process.draining:
-                transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease])
-                return
-            tasks = transitions.claim(
-                connection, lease, token, session=process.session, pid=process.pid, actor=process.actor
-            )
-            if not tasks:
-                log.debug("claim_refused", lease=lease)
-                return
-            live = [task for task in tasks if not task.expired]
-            if not live:
-                _settle(process, _running(lease, token, []), [])
-                return
+        tasks = _claim(process, lease, token)
+        live = [task for task in tasks if not task.expired]
+        if not live:
+            if tasks:
+                _settle(process, _running(lease, token, []), [])  # all had expired: the lease is empty
+            return
     except (Unavailable, psycopg.Error) as error:
         log.warning("claim_failed", lease=lease, error=str(error))
         return
@@ -72,6 +63,28 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
         if running.taken_over:
             _drop_zombie(process, running)
         process.running.pop(lease, None)
+
+
+def _claim(process: ProcessState, lease: int, token: int) -> list[ClaimedTask]:
+    """Claim, once more over another connection if the first one was broken: the claim is fenced, it can't happen twice.
+
+    If it did happen and only the answer was lost, the watch hands it back (watch.hand_back_unheld).
+    Raises: LeaseLost, Unavailable, psycopg.Error.
+    """
+    for again in (True, False):
+        process.fence.check()
+        try:
+            with borrowed(process.db) as connection:
+                if process.draining:
+                    transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease])
+                    return []
+                return transitions.claim(
+                    connection, lease, token, session=process.session, pid=process.pid, actor=process.actor
+                )
+        except Unavailable:
+            if not again:
+                raise
+    return []
 
 
 def _running(lease: int, token: int, tasks: list[ClaimedTask]) -> Running:

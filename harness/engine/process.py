@@ -94,6 +94,7 @@ class ProcessState:
         db: "ConnectionPool[Connection]",
         actor: str,
         pid: int,
+        fence: Fence,
         time_limit_error: type[BaseException] | None = None,
     ) -> None:
         self.session = session
@@ -101,7 +102,7 @@ class ProcessState:
         self.actor = actor
         self.pid = pid
         self.time_limit_error = time_limit_error
-        self.fence = Fence(boottime_s())
+        self.fence = fence
         self.running: dict[int, Running] = {}
         self.draining = False
         self.doorbell = Doorbell()
@@ -121,14 +122,19 @@ def open_process(
     connections: int,
     application_name: str,
     pid: int,
+    trusted_since_s: float,
     time_limit_error: type[BaseException] | None = None,
 ) -> ProcessState:
-    """Open the state of an executing process with a bounded pool of `connections` to the database."""
+    """Open the state of an executing process with a bounded pool of `connections` to the database.
+
+    `trusted_since_s`: when the last beat that committed was begun, on CLOCK_BOOTTIME; the fence counts from there.
+    """
     db = open_pool(database_url, ENGINE, size=connections, application_name=application_name)
     return ProcessState(
         session=session,
         db=db,
         actor=f"worker {'+'.join(pools)}",
         pid=pid,
+        fence=Fence(trusted_since_s),
         time_limit_error=time_limit_error,
     )

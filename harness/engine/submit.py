@@ -6,11 +6,12 @@
 Nothing here talks to the broker. A refusal stores nothing, not even its idempotency key.
 """
 
+import os
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from pydantic import BaseModel, ValidationError
@@ -35,6 +36,7 @@ RUNS = "runs"
 ERRORS_TOLD = 20  # of a request with many wrong values
 NAME_MAX_CHARS = 200
 KEY_MAX_CHARS = 255
+FURTHEST = timedelta(days=36525)  # what lies beyond the year 9999 in some zone can be stored but not read
 
 log = logs.get(__name__)
 
@@ -220,9 +222,11 @@ def _check(
     now = datetime.now(UTC)
     tasks: list[NewTask] = []
     errors: list[dict[str, str]] = []
+    signatures: dict[str, str] = {}
+    dice = os.urandom(16 * len(requests))  # for all ids at once: a call each costs more than the rest of the id
     most_urgent, most_urgent_at = PRIORITIES[-1] + 1, 0
     for index, request in enumerate(requests):
-        at = f"nodes[{index}]." if run else ""
+        at = f"nodes[{index}]." if run else f"tasks[{index}]." if len(requests) > 1 else ""
         priority = default if request.priority is None else request.priority
         kind = registry.find(request.kind)
         if kind is None:
@@ -230,7 +234,22 @@ def _check(
         else:
             text = payload.encode(request.input, f"{at}input", max_bytes=door.body_max_bytes)
             errors += _unfit(kind, request, priority, at, now)
-            tasks.append(_task(kind, request, priority, text))
+            if kind.name not in signatures:
+                signatures[kind.name] = kind.signature
+            tasks.append(
+                NewTask(
+                    kind=kind.name,
+                    version=kind.version,
+                    pool=kind.pool,
+                    priority=priority,
+                    signature=signatures[kind.name],
+                    input=text,
+                    public_id=uuid.UUID(bytes=dice[16 * index : 16 * index + 16], version=4),
+                    not_before=request.not_before,
+                    start_by=request.start_by,
+                    deadline=request.deadline,
+                )
+            )
         if priority < most_urgent:
             most_urgent, most_urgent_at = priority, index
         if len(errors) >= ERRORS_TOLD:
@@ -266,28 +285,17 @@ def _unfit_times(request: TaskRequest, at: str, now: datetime) -> list[dict[str,
     naive = [name for name, value in times.items() if value and value.utcoffset() is None]
     if naive:
         return [payload.told(f"{at}{name}", "must carry a time zone, as in 2030-01-31T12:00:00Z") for name in naive]
-    errors = []
+    errors = [
+        payload.told(f"{at}{name}", "is too far ahead")
+        for name, value in times.items()
+        if value and value > now + FURTHEST
+    ]
     for name in ("start_by", "deadline"):
         if times[name] and times[name] <= now:
             errors.append(payload.told(f"{at}{name}", "is in the past"))
         elif times[name] and times["not_before"] and times[name] <= times["not_before"]:
             errors.append(payload.told(f"{at}{name}", "must be after not_before"))
     return errors
-
-
-def _task(kind: Kind, request: TaskRequest, priority: int, text: str) -> NewTask:
-    return NewTask(
-        kind=kind.name,
-        version=kind.version,
-        pool=kind.pool,
-        priority=priority,
-        signature=kind.signature,
-        input=text,
-        public_id=uuid.uuid4(),
-        not_before=request.not_before,
-        start_by=request.start_by,
-        deadline=request.deadline,
-    )
 
 
 def _existing(connection: Connection, tenant: TenantFacts, checked: Checked, *, made: uuid.UUID) -> Accepted | None:
@@ -319,7 +327,8 @@ def _existing(connection: Connection, tenant: TenantFacts, checked: Checked, *, 
 
 def _refusal(decision: Reject, checked: Checked) -> Forbidden | OverQuota:
     if decision.why == "priority":
-        field_name = f"nodes[{checked.most_urgent_at}].priority" if checked.run else "priority"
+        at = f"{'nodes' if checked.run else 'tasks'}[{checked.most_urgent_at}]."
+        field_name = f"{at if checked.run or len(checked.tasks) > 1 else ''}priority"
         return Forbidden(f"{field_name}: {decision.message}", field=field_name)
     return OverQuota(decision.message, field="nodes" if checked.run else None, retry_after_s=decision.retry_after_s)
 

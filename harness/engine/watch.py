@@ -3,17 +3,18 @@
 import random
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from harness.engine import settle
 from harness.engine.process import ProcessState, Running
 from harness.kinds import registry
 from harness.store import sessions, transitions
-from harness.store.database import Connection, borrowed
+from harness.store.database import Connection
 from harness.store.transitions import Outcome
 from harness.telemetry import logs
 
 GRACE_S = 5.0  # from "please end" to being settled from outside
+UNHELD_S = 10.0  # a claim is known to its process within milliseconds; this leaves room for a stopped one
 CHILD_RETRY_S = 1.0  # before a task that timed out in a prefork child is tried again
 
 log = logs.get(__name__)
@@ -24,18 +25,16 @@ def max_attempts() -> dict[str, int]:
     return {kind.name: kind.max_attempts for kind in registry.all_kinds()}
 
 
-def read_wishes(process: ProcessState) -> None:
+def read_wishes(process: ProcessState, connection: Connection) -> None:
     """Ask the database, in one statement, which running tasks someone wants stopped, and tell them."""
     by_task = {running.task: running for running in list(process.running.values()) if running.task}
     if not by_task:
         return
-    with borrowed(process.db) as connection:
-        found = sessions.wishes(connection, list(by_task))
-    for task, want in found.items():
+    for task, want in sessions.wishes(connection, list(by_task)).items():
         by_task[task].ask_to_stop(want)
 
 
-def settle_overdue(process: ProcessState) -> None:
+def settle_overdue(process: ProcessState, connection: Connection) -> None:
     """Ask tasks past their time limit to end; after GRACE_S settle them here. Their lease stays as a zombie."""
     now_s = time.monotonic()
     for running in list(process.running.values()):
@@ -45,9 +44,30 @@ def settle_overdue(process: ProcessState) -> None:
         running.ask_to_stop("timeout")
         if over_s >= GRACE_S and running.lock.acquire(blocking=False):
             try:
-                _take_over(process, running, now_s)
+                _take_over(process, connection, running, now_s)
             finally:
                 running.lock.release()
+
+
+def hand_back_unheld(process: ProcessState, connection: Connection) -> int:
+    """Put back what was claimed for this process without its knowing: the claim committed, its answer was lost.
+
+    Returns how many tasks.
+    """
+    handed = 0
+    for lease, token, tasks, numbers in sessions.unheld(
+        connection, process.session, process.pid, known=list(process.running), older_than_s=UNHELD_S
+    ):
+        outcomes = [
+            settle.interrupt(task, release_no, why="the answer to its claim was lost", slot_s=0.0)
+            for task, release_no in zip(tasks, numbers, strict=True)
+        ]
+        done = transitions.settle(
+            connection, outcomes, lease=lease, token=token, session=process.session, actor=process.actor
+        )
+        log.warning("unheld_lease_handed_back", lease=lease, tasks=len(done))
+        handed += len(done)
+    return handed
 
 
 def zombies(process: ProcessState) -> tuple[int, float]:
@@ -56,7 +76,7 @@ def zombies(process: ProcessState) -> tuple[int, float]:
     return len(since), time.monotonic() - min(since) if since else 0.0
 
 
-def hand_back(process: ProcessState) -> int:
+def hand_back(process: ProcessState, connection: Connection) -> int:
     """Put what still runs here back in line (interrupt). The fence must be closed first. Returns how many tasks."""
     if process.fence.is_open():
         raise RuntimeError("nothing is handed back before the fence is closed")
@@ -68,27 +88,34 @@ def hand_back(process: ProcessState) -> int:
         outcomes = [
             settle.interrupt(task, release_no, why="drain", slot_s=0.0) for task, release_no in running.tasks.items()
         ]
-        with borrowed(process.db) as connection:
-            handed += len(
-                transitions.settle(
-                    connection,
-                    outcomes,
-                    lease=running.lease,
-                    token=running.token,
-                    session=process.session,
-                    actor=process.actor,
-                )
+        handed += len(
+            transitions.settle(
+                connection,
+                outcomes,
+                lease=running.lease,
+                token=running.token,
+                session=process.session,
+                actor=process.actor,
             )
-            process.doorbell.ring(connection)
+        )
+        process.doorbell.ring(connection)
     return handed
 
 
-def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: Iterable[int]) -> int:
-    """Take back what children of this prefork session held that are gone. Returns how many tasks."""
+def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: Callable[[], Iterable[int]]) -> int:
+    """Take back what children of this prefork session held that are gone. Returns how many tasks.
+
+    Who holds something is asked first, and who lives after that: a child that is born in between holds nothing old.
+    """
+    dead_pids = sessions.claiming_pids(connection, session)
+    if dead_pids:
+        dead_pids -= set(live_pids())
+    if not dead_pids:
+        return 0
     lost = transitions.lose(
         connection,
         session=session,
-        live_pids=live_pids,
+        dead_pids=dead_pids,
         max_attempts=max_attempts(),
         retry_delay_s=CHILD_RETRY_S,
         actor="worker",
@@ -98,7 +125,7 @@ def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: It
     return len(lost)
 
 
-def _take_over(process: ProcessState, running: Running, now_s: float) -> None:
+def _take_over(process: ProcessState, connection: Connection, running: Running, now_s: float) -> None:
     kind = registry.find(running.kind)
     if kind is None or running.task not in running.tasks:
         return
@@ -117,16 +144,15 @@ def _take_over(process: ProcessState, running: Running, now_s: float) -> None:
             )
         else:
             outcomes.append(settle.interrupt(task, release_no, why="shared a slot with a task that hung", slot_s=0.0))
-    with borrowed(process.db) as connection:
-        transitions.settle(
-            connection,
-            outcomes,
-            lease=running.lease,
-            token=running.token,
-            session=process.session,
-            actor=process.actor,
-            keep_lease=True,
-        )
-        process.doorbell.ring(connection)
+    transitions.settle(
+        connection,
+        outcomes,
+        lease=running.lease,
+        token=running.token,
+        session=process.session,
+        actor=process.actor,
+        keep_lease=True,
+    )
+    process.doorbell.ring(connection)
     running.taken_over, running.taken_over_s = True, now_s
     log.warning("thread_given_up", lease=running.lease, kind=running.kind)

@@ -114,10 +114,14 @@ def check_against(topology: Topology) -> None:
     """Check that every kind's pool and resources exist. Raises: Invalid naming the kind and the key."""
     for one in all_kinds():
         if one.pool in (SYSTEM, QUARANTINE) or one.pool not in topology.pools:
-            raise Invalid(f"kind {one.name!r} names pool {one.pool!r}, which resources.toml doesn't offer", field="pool")
+            raise Invalid(
+                f"kind {one.name!r} names pool {one.pool!r}, which resources.toml doesn't offer", field="pool"
+            )
         for name, n in one.resources.items():
             if name not in topology.resources:
-                raise Invalid(f"kind {one.name!r} needs resource {name!r}, unknown to resources.toml", field="resources")
+                raise Invalid(
+                    f"kind {one.name!r} needs resource {name!r}, unknown to resources.toml", field="resources"
+                )
             if not 1 <= n <= topology.resources[name].capacity:
                 raise Invalid(
                     f"kind {one.name!r} needs {n} of {name!r}, which has {topology.resources[name].capacity}",

@@ -4,7 +4,7 @@ Rules, in order (README.md numbers them):
 D1  Priorities are strict: no flow of P(n+1) is picked while one of Pn has an eligible head.
 D2  Within a priority: the flow whose tenant has fewest members in flight, then whose run has, then by rank, then id.
 D3  Within a flow: oldest first.
-D4  Eligible = a slot is free, and tenant cap, tenant quotas (pool, resource), run cap and every resource needed have room.
+D4  Eligible = a slot is free, and tenant cap, tenant quotas (pool, resource), run cap and every resource have room.
     All or none: a pick takes everything in one step, a refusal takes nothing.
 D5  A head that isn't eligible blocks its own flow only, and the flow's reason is kept.
 D6  A bundle is one slot: successive heads of one flow and one bundling kind, never P0, never a task marked single;

@@ -20,6 +20,7 @@ Role = Literal["web", "engine", "staff"]
 Connection = psycopg.Connection[TupleRow]
 
 CONNECT_TIMEOUT_S = 5
+RECONNECT_S = 3.0  # the pool's back-off between tries never grows beyond this
 # No statement of the route takes longer; it also bounds how long a deleted flow must be looked at again.
 STATEMENT_TIMEOUT_S = {"web": 10, "engine": 30, "staff": 30}
 IDLE_IN_TRANSACTION_S = {"web": 10, "engine": 30, "staff": 30}
@@ -68,7 +69,7 @@ def open_pool(
         min_size=size,
         max_size=size,
         timeout=wait_s,
-        reconnect_timeout=60,
+        reconnect_timeout=RECONNECT_S,
         open=True,
         configure=configure,
         check=None,
@@ -85,10 +86,13 @@ def open_pool(
 
 
 @contextmanager
-def borrowed(pool: ConnectionPool[Connection]) -> Iterator[Connection]:
-    """Borrow a connection. Raises: Unavailable when the database doesn't answer or all are busy."""
+def borrowed(pool: ConnectionPool[Connection], *, wait_s: float | None = None) -> Iterator[Connection]:
+    """Borrow a connection (within `wait_s`, by default the pool's own patience).
+
+    Raises: Unavailable when the database doesn't answer or all are busy.
+    """
     try:
-        with pool.connection() as connection:
+        with pool.connection(timeout=wait_s) as connection:
             yield connection
     except PoolTimeout as error:
         raise Unavailable("the database doesn't answer; try again shortly") from error

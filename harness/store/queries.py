@@ -133,7 +133,8 @@ def tasks(
     """
     where = {"state": state, "kind": kind, "priority": priority, "before": before, "most": most, "scan": scan}
     if run is None:
-        cursor = connection.execute(sql.load("queries/task_page"), where | {"tenant": tenant})
+        # Planned for this tenant each time: a plan for any tenant may walk past all tasks of the others.
+        cursor = connection.execute(sql.load("queries/task_page"), where | {"tenant": tenant}, prepare=False)
     else:
         cursor = connection.execute(sql.load("queries/task_page_of_run"), where | {"run": run})
     rows = cursor.fetchall()

@@ -91,6 +91,22 @@ def end_dead(connection: Connection) -> list[tuple[uuid.UUID, str]]:
     return [(row[0], row[1]) for row in cursor]
 
 
+def claiming_pids(connection: Connection, session: uuid.UUID) -> set[int]:
+    """Return the processes of a session that hold a claimed lease."""
+    cursor = connection.execute(
+        "SELECT DISTINCT pid FROM lease WHERE session = %s AND claimed_at IS NOT NULL", (session,)
+    )
+    return {row[0] for row in cursor}
+
+
+def unheld(
+    connection: Connection, session: uuid.UUID, pid: int, *, known: Sequence[int], older_than_s: float
+) -> list[tuple[int, int, list[int], list[int]]]:
+    """Return (lease, token, tasks, release numbers) of leases claimed by this process that it doesn't know."""
+    parameters = {"session": session, "pid": pid, "known": list(known), "older_than_s": older_than_s}
+    return [(row[0], row[1], row[2], row[3]) for row in connection.execute(sql.load("leases/unheld"), parameters)]
+
+
 def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, str]:
     """Return {task id: "cancel" | "pause"} of those tasks that someone wants stopped."""
     if not tasks:

@@ -167,15 +167,15 @@ def lose(
     retry_delay_s: float,
     actor: str,
     session: uuid.UUID | None = None,
-    live_pids: Iterable[int] = (),
+    dead_pids: Iterable[int] = (),
     limit: int = 200,
 ) -> list[tuple[int, str, str]]:
-    """Take back what ended sessions held; with `session`, what dead children (not in `live_pids`) of it held."""
+    """Take back what ended sessions held; with `session`, what its dead children (`dead_pids`) held."""
     cursor = connection.execute(
         sql.load("transitions/lose"),
         {
             "session": session,
-            "live_pids": list(live_pids),
+            "dead_pids": list(dead_pids),
             "limit": limit,
             "max_attempts": json.dumps(dict(max_attempts)),
             "retry_delay_s": retry_delay_s,

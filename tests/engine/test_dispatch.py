@@ -33,7 +33,7 @@ def test_tenant_run_and_quota_caps_hold_and_the_rest_goes_on(stage: Stage) -> No
     stage.submit(n=9, run=run)
     stage.submit(n=4)
     stage.tick()
-    held = dict(
+    held: dict[str, int] = dict(
         stage.connection.execute(
             "SELECT tenant_id || '/' || (run_id <> 0)::text, count(*) FROM lease GROUP BY 1"
         ).fetchall()

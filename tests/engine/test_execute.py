@@ -167,7 +167,7 @@ def test_a_task_past_its_time_limit_that_listens_is_stopped_as_a_timeout(stage: 
         thread = threading.Thread(target=execute.run_lease, args=(process, message.lease, message.token))
         thread.start()
         while thread.is_alive():
-            watch.settle_overdue(process)
+            watch.settle_overdue(process, stage.connection)
             thread.join(0.01)
     assert stage.state(task) == "failed_retryable"
     assert error_of(stage, task)["class"] == "timeout"
@@ -193,7 +193,7 @@ def test_a_thread_that_does_not_listen_is_settled_from_outside_and_its_lease_is_
             thread.join(0.005)
         running = process.running[message.lease]
         running.task_began_s -= 3600  # an hour passes
-        watch.settle_overdue(process)
+        watch.settle_overdue(process, stage.connection)
         assert stage.state(task) == "failed_retryable"
         assert error_of(stage, task)["class"] == "timeout"
         assert watch.zombies(process)[0] == 1
@@ -230,13 +230,29 @@ def test_nothing_is_handed_back_before_the_fence_is_closed(stage: Stage) -> None
         while not process.running:
             thread.join(0.005)
         with pytest.raises(RuntimeError, match="fence"):
-            watch.hand_back(process)
+            watch.hand_back(process, stage.connection)
         process.fence.close()
-        assert watch.hand_back(process) == 1
+        assert watch.hand_back(process, stage.connection) == 1
         thread.join(5)
     assert stage.state(task) == "queued"
     assert stage.events(task) == ["submit", "claim", "interrupt"]
     assert stage.row(task)["attempts_used"] == 0
+
+
+def test_a_claim_whose_answer_was_lost_is_handed_back_without_spending_an_attempt(stage: Stage) -> None:
+    import os
+
+    session = stage.add_session()
+    (task,) = stage.submit()
+    (message,) = stage.tick()
+    stage.claim(message, session, pid=os.getpid())  # committed, but the process never heard of it
+    with stage.process(session) as process:
+        assert watch.hand_back_unheld(process, stage.connection) == 0  # it may just be on its way
+        stage.connection.execute("UPDATE lease SET claimed_at = claimed_at - interval '1 minute'")
+        assert watch.hand_back_unheld(process, stage.connection) == 1
+    assert stage.events(task) == ["submit", "claim", "interrupt"]
+    assert (stage.row(task)["ready"], stage.row(task)["attempts_used"]) == (True, 0)
+    assert stage.one("SELECT count(*) FROM lease") == 0
 
 
 def test_a_fenced_worker_begins_no_effect_and_settles_nothing(stage: Stage) -> None:

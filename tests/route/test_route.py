@@ -99,7 +99,7 @@ def test_a_kind_that_kills_its_process_ends_in_quarantine_and_its_neighbours_suc
         stage.connection.execute(  # as if the twenty seconds without a beat had passed
             "UPDATE worker_session SET beat_at = beat_at - interval '1 minute' WHERE pid = %s", (worker.pid,)
         )
-        wait_until(lambda n=lost + 1: stage.row(killer)["lost_starts"] == n, within_s=10)  # type: ignore[misc]
+        wait_until(lambda n=lost + 1: stage.row(killer)["lost_starts"] == n, within_s=10)
     route.worker("tool_read")
     wait_until(lambda: stage.state(killer) == "failed_terminal", within_s=20)
     assert stage.events(killer)[-1] == "bury"

@@ -25,7 +25,7 @@ def into(stage: Stage, task: int, state: State) -> None:
         owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
         finished = "clock_timestamp()" if state in TERMINAL else "NULL"
         owner.execute(
-            f"UPDATE task SET state = %s, ready = false, finished_at = {finished} WHERE id = %s",  # type: ignore[arg-type]
+            f"UPDATE task SET state = %s, ready = false, finished_at = {finished} WHERE id = %s",
             (state, task),
         )
         owner.execute("ALTER TABLE task ENABLE TRIGGER USER")
@@ -134,7 +134,7 @@ def test_the_database_refuses_a_change_that_the_table_does_not_have(stage: Stage
     finished = "coalesce(finished_at, clock_timestamp())" if target in TERMINAL else "NULL"
     with pytest.raises(psycopg.errors.CheckViolation, match="lifecycle"):
         stage.connection.execute(
-            f"UPDATE task SET state = %s, ready = false, finished_at = {finished} WHERE id = %s",  # type: ignore[arg-type]
+            f"UPDATE task SET state = %s, ready = false, finished_at = {finished} WHERE id = %s",
             (target, task),
         )
 
@@ -270,7 +270,7 @@ def test_a_dead_childs_task_is_taken_back_and_a_live_ones_is_not(stage: Stage) -
     for pid, message in zip((101, 202), list(stage.tick()), strict=True):
         stage.claim(message, session, pid=pid)
     lost = transitions.lose(
-        stage.connection, session=session, live_pids=[202], max_attempts={}, retry_delay_s=0, actor="worker"
+        stage.connection, session=session, dead_pids=[101], max_attempts={}, retry_delay_s=0, actor="worker"
     )
     assert [task for task, _, _ in lost] == [dead]
     assert (stage.state(dead), stage.state(alive)) == ("queued", "running")

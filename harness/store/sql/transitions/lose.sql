@@ -4,14 +4,14 @@
 -- A wish turns the loss into abort or halt. Zombie leases have no members: they just go.
 -- Returns: task id, state, event of each task taken back.
 -- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, task_pkey. Locks: leases by id, then tasks by id.
--- Parameters: session (or null: all that ended), live_pids (or null), limit, max_attempts (jsonb: kind -> number),
+-- Parameters: session (or null: all that ended), dead_pids (of that session), limit, max_attempts (jsonb: kind -> number),
 -- retry_delay_s, actor.
 WITH l AS MATERIALIZED (
     SELECT id, pool, via, tenant_id, run_id, kind, session, n, claimed_at, timeout_s FROM lease
     WHERE claimed_at IS NOT NULL AND (
         (%(session)s::uuid IS NULL AND EXISTS (
             SELECT FROM worker_session s WHERE s.uuid = lease.session AND s.ended_at IS NOT NULL))
-        OR (session = %(session)s::uuid AND NOT pid = ANY(%(live_pids)s::integer[])))
+        OR (session = %(session)s::uuid AND pid = ANY(%(dead_pids)s::integer[])))
     ORDER BY id LIMIT %(limit)s FOR UPDATE
 ),
 m AS MATERIALIZED (

@@ -1,0 +1,47 @@
+"""What people and the leader set: the lead, pauses, overrides of settings."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Leader(models.Model):
+    """One row: who plans now. `epoch` is the fence of every plan commit; `sleeping` asks for the doorbell."""
+
+    id = models.SmallIntegerField(primary_key=True)
+    epoch = models.BigIntegerField()
+    owner = models.TextField()
+    until = models.DateTimeField()
+    sleeping = models.BooleanField()
+
+    class Meta:
+        db_table = "leader"
+
+
+class Pause(models.Model):
+    """A pause of a scope, obeyed by the dispatcher; it rewrites no task. `key`: pool, pool.pN, pN, tenant or run id."""
+
+    scope = models.TextField(choices=[(s, s) for s in ("pool", "priority", "pool_priority", "tenant", "run")])
+    key = models.TextField()
+    source = models.TextField()
+    author = models.TextField()
+    reason = models.TextField()
+    until = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "pause"
+        constraints = (models.UniqueConstraint(fields=("scope", "key", "source"), name="pause_once"),)
+
+
+class Override(models.Model):
+    """An operator's change of a setting: with reason, author and expiry."""
+
+    name = models.TextField(unique=True)
+    value = models.JSONField()
+    author = models.TextField()
+    reason = models.TextField()
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "setting_override"

@@ -1,0 +1,202 @@
+"""The work itself: runs, tasks with their bodies, attempts, and the trace.
+
+Task state is written by store.transitions alone; the triggers refuse what the lifecycle table doesn't have.
+"""
+
+import pgtrigger
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.functions import RandomUUID, TransactionNow
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from harness.policy.lifecycle import LIVE, RELEASABLE, TERMINAL, State, legal_changes
+from harness.store.models.references import one, to
+
+
+def _quoted(states: "frozenset[State]") -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+def _illegal_change() -> str:
+    """SQL over OLD and NEW: the state changes in a way that the lifecycle table doesn't have."""
+    targets: dict[State, list[State]] = {}
+    for source, target in sorted(legal_changes()):
+        targets.setdefault(source, []).append(target)
+    cases = " ".join(
+        f"WHEN '{source}' THEN NEW.state IN ({_quoted(frozenset(allowed))})"
+        for source, allowed in sorted(targets.items())
+    )
+    return f"(OLD.state IS DISTINCT FROM NEW.state AND NOT (CASE OLD.state {cases} ELSE false END))"
+
+
+def _refuse(what: str) -> str:
+    return f"RAISE EXCEPTION '{what}' USING ERRCODE = 'check_violation';"
+
+
+class Run(models.Model):
+    """A group of tasks submitted or spawned together. `fanout_cap`: most members of it in flight. Id 0 means none."""
+
+    id = models.BigAutoField(primary_key=True)
+    public_id = models.UUIDField(unique=True, db_default=RandomUUID())
+    tenant = to("store.Tenant")
+    name = models.TextField(db_default="")
+    size = models.IntegerField()
+    fanout_cap = models.IntegerField(null=True)
+    want = models.TextField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "run"
+        indexes = (models.Index(fields=("tenant", "id"), name="run_of_tenant"),)
+
+
+class Task(models.Model):
+    """One piece of work. `ready`: the dispatcher may release it now; `release_no`: the fence, +1 at each release."""
+
+    id = models.BigAutoField(primary_key=True)
+    public_id = models.UUIDField(unique=True, db_default=RandomUUID())
+    tenant = to("store.Tenant")
+    run_id = models.BigIntegerField(db_default=0)
+    parent_id = models.BigIntegerField(null=True)
+    kind = models.TextField()
+    version = models.IntegerField()
+    pool = models.TextField()
+    priority = models.SmallIntegerField()
+    signature = models.TextField(db_default="")
+    state = models.TextField(choices=[(state.value, state.value) for state in State])
+    ready = models.BooleanField()
+    holds = ArrayField(models.TextField(), db_default=[])
+    want = models.TextField(null=True)
+    single = models.BooleanField(db_default=False)
+    release_no = models.IntegerField(db_default=0)
+    attempts_used = models.IntegerField(db_default=0)
+    lost_starts = models.IntegerField(db_default=0)
+    postponements = models.IntegerField(db_default=0)
+    not_before = models.DateTimeField(null=True)
+    start_by = models.DateTimeField(null=True)
+    deadline = models.DateTimeField(null=True)
+    event_no = models.IntegerField(db_default=1)
+    created_at = models.DateTimeField(db_default=Now())
+    first_claimed_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "task"
+        indexes = (
+            # The head of a flow. `state` is in no index, so that claiming a task is a HOT update.
+            models.Index(
+                fields=("pool", "priority", "tenant", "run_id", "signature", "id"),
+                name="task_head",
+                condition=Q(ready=True),
+            ),
+            models.Index(fields=("tenant", "id"), name="task_of_tenant"),
+            models.Index(fields=("tenant", "priority"), name="task_live", condition=Q(finished_at__isnull=True)),
+            models.Index(fields=("run_id", "id"), name="task_of_run", condition=~Q(run_id=0)),
+            # Cleared when it is due, so each holds only what the sweep must still look at.
+            models.Index(fields=("not_before",), name="task_not_before", condition=Q(not_before__isnull=False)),
+            models.Index(fields=("start_by",), name="task_start_by", condition=Q(start_by__isnull=False)),
+            models.Index(fields=("deadline",), name="task_deadline", condition=Q(deadline__isnull=False)),
+            models.Index(fields=("id",), name="task_held", condition=~Q(holds=[])),
+        )
+        constraints = (
+            models.CheckConstraint(condition=Q(state__in=[str(state) for state in State]), name="task_state_known"),
+            models.CheckConstraint(condition=Q(priority__range=(0, 3)), name="task_priority_0_to_3"),
+            models.CheckConstraint(
+                condition=Q(ready=False) | Q(state__in=sorted(RELEASABLE)), name="task_ready_only_where_releasable"
+            ),
+            models.CheckConstraint(
+                condition=Q(holds=[]) | Q(state=State.PAUSED.value), name="task_holds_only_while_paused"
+            ),
+            models.CheckConstraint(
+                condition=Q(want__isnull=True) | Q(want__in=["cancel", "pause"]), name="task_want_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(finished_at__isnull=True, state__in=sorted(LIVE))
+                | Q(finished_at__isnull=False, state__in=sorted(TERMINAL)),
+                name="task_finished_at_the_end",
+            ),
+        )
+        triggers = (
+            pgtrigger.Trigger(
+                name="task_born_queued",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Insert,
+                condition=pgtrigger.Condition("NEW.state IS DISTINCT FROM 'queued' OR NEW.release_no <> 0"),
+                func=_refuse("a task begins as queued, never released"),
+            ),
+            pgtrigger.Trigger(
+                name="task_lifecycle",
+                when=pgtrigger.Before,
+                operation=pgtrigger.UpdateOf("state", "release_no"),  # type: ignore[no-untyped-call]  # untyped library
+                condition=pgtrigger.Condition(f"NEW.release_no < OLD.release_no OR {_illegal_change()}"),
+                func="RAISE EXCEPTION 'task %: % -> % (release % -> %) is not in the lifecycle table', OLD.id, "
+                "OLD.state, NEW.state, OLD.release_no, NEW.release_no USING ERRCODE = 'check_violation';",
+            ),
+            pgtrigger.Trigger(
+                name="task_live_stays",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Delete,
+                condition=pgtrigger.Condition(f"OLD.state IN ({_quoted(LIVE)})"),
+                func=_refuse("a live task is not deleted; cancel it first"),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.public_id}"
+
+
+class TaskBody(models.Model):
+    """What goes in and what comes out, beside the task so that the hot row stays small."""
+
+    task = one("store.Task")
+    tenant = to("store.Tenant")
+    input = models.JSONField()
+    output = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "task_body"
+
+
+class Attempt(models.Model):
+    """One execution, written when it ended. `verdict` is the event that ended it."""
+
+    id = models.BigAutoField(primary_key=True)
+    task = to("store.Task")
+    tenant = to("store.Tenant")
+    release_no = models.IntegerField()
+    session = models.UUIDField(null=True)
+    started = models.DateTimeField(null=True)
+    ended = models.DateTimeField()
+    verdict = models.TextField()
+    error_class = models.TextField(null=True)
+    message = models.TextField(null=True)
+    traceback = models.TextField(null=True)
+    slot_s = models.FloatField(db_default=0.0)
+    tokens = models.BigIntegerField(db_default=0)
+    usd = models.FloatField(db_default=0.0)
+    degraded = models.TextField(null=True)
+
+    class Meta:
+        db_table = "attempt"
+        constraints = (models.UniqueConstraint(fields=("task", "release_no"), name="attempt_once"),)
+
+
+class TraceEvent(models.Model):
+    """What happened to a task, in order of `seq`. Partitioned by day of `at` in the migration, hence unmanaged."""
+
+    id = models.BigAutoField(primary_key=True)
+    task = to("store.Task")
+    tenant = to("store.Tenant")
+    seq = models.IntegerField()
+    at = models.DateTimeField(db_default=TransactionNow())
+    event = models.TextField()
+    from_state = models.TextField(null=True)
+    to_state = models.TextField()
+    actor = models.TextField()
+    data = models.JSONField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = "event"
