@@ -8,6 +8,8 @@ import os
 import tomllib
 from pathlib import Path
 
+from django.core.exceptions import ImproperlyConfigured
+from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from harness.ops.local import addresses
@@ -47,9 +49,9 @@ INSTALLED_APPS = [
     "harness.ops",
 ]
 MIDDLEWARE = [
-    "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    # All async: under ASGI a synchronous one, also Django's own, costs each request a thread.
+    "harness.web.edge.Edge",
+    "harness.web.static_files.StaticFiles",
 ]
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -61,7 +63,12 @@ TEMPLATES = [
     }
 ]
 
-_conninfo = conninfo_to_dict(DATABASE_URL) if DATABASE_URL else {}
+try:
+    _conninfo = conninfo_to_dict(DATABASE_URL) if DATABASE_URL else {}
+except ProgrammingError as error:
+    raise ImproperlyConfigured(
+        f"DATABASE_URL is no address of PostgreSQL (postgresql://user:password@host:port/name): {error}"
+    ) from None
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -79,7 +86,6 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "build" / "static"
 WHITENOISE_USE_FINDERS = True
 # The largest request: a run of 32 MiB; each payload in it has its own limit.
 DATA_UPLOAD_MAX_MEMORY_SIZE = HARNESS_RUN_MAX_BYTES

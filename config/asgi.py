@@ -1,0 +1,27 @@
+"""Entry point of the web process: `uvicorn config.asgi:application`."""
+
+import logging
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+
+from harness.telemetry import logs
+
+logs.configure(settings.HARNESS_LOG_LEVEL, process="web")
+# A line for each request that a client got wrong would let clients fill the log.
+logging.getLogger("django.request").setLevel(logging.ERROR)
+_django = get_asgi_application()
+
+from harness.web import service  # noqa: E402  (models load only after Django is set up)
+from harness.web.edge import Lifespan, SizeLimit  # noqa: E402
+
+# A payload at its limit may take six times as many bytes on its way, with every character escaped.
+_sized = SizeLimit(
+    _django,
+    default_bytes=6 * settings.HARNESS_BODY_MAX_BYTES + 64 * 1024,
+    limits={"/api/v1/runs": settings.HARNESS_RUN_MAX_BYTES},
+)
+application = Lifespan(_sized, startup=service.service, shutdown=service.close)

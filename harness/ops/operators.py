@@ -1,0 +1,41 @@
+"""What operators' commands share: every error of Harness or of the database becomes one line that names the fix."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from django.core.management.base import CommandError
+from django.db import OperationalError, ProgrammingError
+
+from harness.policy.errors import HarnessError
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn errors into CommandError."""
+    try:
+        yield
+    except HarnessError as error:
+        raise CommandError(error.message) from None
+    except OperationalError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CommandError(
+            f"the database doesn't answer ({reason}); check DATABASE_URL, or `manage.py stack up`"
+        ) from None
+    except ProgrammingError:
+        raise CommandError(
+            "the database has no tables of Harness, or older ones; `manage.py migrate` makes them"
+        ) from None
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return rows as text in columns.
+
+    >>> print(table(("a", "b"), [("x", 1)]))
+    a  b
+    x  1
+    """
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

@@ -1,0 +1,158 @@
+"""Answers: models as JSON, views of the store as models, links, and opaque cursors."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, overload
+
+from django.http import HttpRequest, HttpResponse
+from pydantic import BaseModel
+
+from harness.engine import operate
+from harness.policy.errors import Invalid
+from harness.policy.lifecycle import LIVE
+from harness.store.queries import EventView, RunView, TaskView
+from harness.web.api.schemas import ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
+
+ROOT = "/api/v1"
+
+
+def answer(model: BaseModel, status: int = 200) -> HttpResponse:
+    """Return a model as JSON."""
+    return HttpResponse(model.model_dump_json(by_alias=True), status=status, content_type="application/json")
+
+
+def only(request: HttpRequest, *known: str) -> None:
+    """Check the query's names. Raises: Invalid naming the one that isn't known (a typo must not widen a list)."""
+    for name in request.GET:
+        if name not in known:
+            raise Invalid(f"{name}: unknown here; known: {', '.join(known)}", field=name)
+
+
+def cursor(position: int) -> str:
+    """Return a cursor for a position.
+
+    >>> position(cursor(17))
+    17
+    """
+    return base64.urlsafe_b64encode(f"v1:{position}".encode()).decode().rstrip("=")
+
+
+def position(text: str) -> int:
+    """Return the position of a cursor. Raises: Invalid."""
+    try:
+        version, _, number = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").partition(":")
+        value = int(number)
+        if version != "v1" or not 0 <= value < 2**63:
+            raise ValueError(text)
+    except (ValueError, binascii.Error):
+        raise Invalid("cursor: not one that a page gave as `next`", field="cursor") from None
+    return value
+
+
+def task_links(task_id: object) -> Mapping[str, str]:
+    """Return where a task is."""
+    at = f"{ROOT}/tasks/{task_id}"
+    return {"self": at, "trace": f"{at}/trace", "cancel": f"{at}/cancel"}
+
+
+def run_links(run_id: object) -> Mapping[str, str]:
+    """Return where a run is."""
+    return {"self": f"{ROOT}/runs/{run_id}", "tasks": f"{ROOT}/tasks?run={run_id}"}
+
+
+def task_made(task: TaskView, *, existing: bool) -> TaskMade:
+    """Return what a submission that made this task says."""
+    return TaskMade(
+        task_id=task.public_id,
+        state=task.state,
+        ready=task.ready,
+        priority=task.priority,
+        existing=existing,
+        links=task_links(task.public_id),
+    )
+
+
+def task_out(task: TaskView) -> TaskOut:
+    """Return a task without its result."""
+    return TaskOut(**_members(task))
+
+
+def task_whole(task: TaskView) -> TaskWhole:
+    """Return a task with its result."""
+    return TaskWhole(**_members(task), result=task.output)
+
+
+def event_out(event: EventView) -> EventOut:
+    """Return one trace event. A traceback is for operators."""
+    data = event.data
+    if isinstance(data, dict) and "traceback" in data:
+        data = {name: value for name, value in data.items() if name != "traceback"}
+    return EventOut(
+        seq=event.seq,
+        at=utc(event.at),
+        event=event.event,
+        from_state=event.from_state,
+        to_state=event.to_state,
+        actor=event.actor,
+        data=data,
+    )
+
+
+def run_out(run: RunView) -> RunOut:
+    """Return a run."""
+    return RunOut(
+        run_id=run.public_id,
+        name=run.name,
+        size=run.size,
+        fanout_cap=run.fanout_cap,
+        wants=run.want,
+        created_at=utc(run.created_at),
+        states=run.states,
+        finished=not LIVE.intersection(run.states),
+        links=run_links(run.public_id),
+    )
+
+
+@overload
+def utc(value: datetime) -> datetime: ...
+@overload
+def utc(value: None) -> None: ...
+def utc(value: datetime | None) -> datetime | None:
+    """Return a time in UTC, whatever the server's zone."""
+    return value.astimezone(UTC) if value else None
+
+
+def _members(task: TaskView) -> dict[str, Any]:
+    return {
+        "task_id": task.public_id,
+        "run_id": task.run,
+        "kind": task.kind,
+        "version": task.version,
+        "pool": task.pool,
+        "priority": task.priority,
+        "state": task.state,
+        "ready": task.ready,
+        "released": task.released,
+        "holds": task.holds,
+        "wants": task.want,
+        "can_cancel": "cancel" in operate.offered(task.state, task.want),
+        "attempts_used": task.attempts_used,
+        "lost_starts": task.lost_starts,
+        "postponements": task.postponements,
+        "created_at": utc(task.created_at),
+        "not_before": utc(task.not_before),
+        "start_by": utc(task.start_by),
+        "deadline": utc(task.deadline),
+        "first_claimed_at": utc(task.first_claimed_at),
+        "finished_at": utc(task.finished_at),
+        "error": _error(task.error),
+        "links": task_links(task.public_id),
+    }
+
+
+def _error(error: Any) -> ErrorOut | None:
+    if not isinstance(error, dict):
+        return None
+    return ErrorOut(error_class=error.get("class"), message=error.get("message"))

@@ -1,0 +1,187 @@
+"""What the API takes and gives, as pydantic models: for checking, for answering and for the documentation."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
+
+from harness.engine.operate import REASON_MAX_CHARS
+from harness.engine.submit import NAME_MAX_CHARS
+
+Priority = Annotated[int, Field(strict=True, ge=0, le=3, description="0 (P0, interactive) to 3 (P3, batch)")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TaskIn(_Strict):
+    """A task to do."""
+
+    kind: str = Field(max_length=200, description="a registered kind; GET /api/v1/kinds lists them")
+    input: Any = Field(description="the payload; its schema is the kind's")
+    priority: Priority | None = Field(default=None, description="without it: 2, ordinary background work")
+    not_before: AwareDatetime | None = Field(default=None, description="don't start earlier")
+    start_by: AwareDatetime | None = Field(default=None, description="expire if not started by then")
+    deadline: AwareDatetime | None = Field(default=None, description="fail if not done by then")
+
+
+class RunIn(_Strict):
+    """Tasks that belong together: accepted as a whole, or refused as a whole."""
+
+    name: str = Field(default="", max_length=NAME_MAX_CHARS)
+    fanout_cap: int | None = Field(default=None, strict=True, ge=1, lt=2**31, description="most of them in flight")
+    nodes: Annotated[list[TaskIn], FailFast()] = Field(description="1 to 10,000 tasks")
+
+
+class CancelIn(_Strict):
+    """Why to cancel."""
+
+    reason: str = Field(default="", max_length=REASON_MAX_CHARS)
+
+
+class TaskMade(BaseModel):
+    """A task was taken: it is a row now. `existing`: by an earlier request with the same Idempotency-Key."""
+
+    task_id: uuid.UUID
+    state: str
+    ready: bool = Field(description="false: it waits for not_before, or it has left the line")
+    priority: int
+    existing: bool
+    links: Mapping[str, str]
+
+
+class RunMade(BaseModel):
+    """A run was taken: all its tasks are rows now, in the order of its nodes."""
+
+    run_id: uuid.UUID
+    size: int
+    existing: bool
+    task_ids: list[uuid.UUID]
+    links: Mapping[str, str]
+
+
+class ErrorOut(BaseModel):
+    """Why a task failed."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    error_class: str | None = Field(serialization_alias="class")
+    message: str | None
+
+
+class TaskOut(BaseModel):
+    """A task. `wants`: what someone wants of it while it runs; `released`: it has a slot, or is about to."""
+
+    task_id: uuid.UUID
+    run_id: uuid.UUID | None
+    kind: str
+    version: int
+    pool: str
+    priority: int
+    state: str
+    ready: bool
+    released: bool
+    holds: list[str]
+    wants: str | None
+    can_cancel: bool
+    attempts_used: int
+    lost_starts: int
+    postponements: int
+    created_at: AwareDatetime
+    not_before: AwareDatetime | None
+    start_by: AwareDatetime | None
+    deadline: AwareDatetime | None
+    first_claimed_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    error: ErrorOut | None
+    links: Mapping[str, str]
+
+
+class TaskWhole(TaskOut):
+    """A task with its result."""
+
+    result: Any = None
+
+
+class TaskPage(BaseModel):
+    """Tasks, newest first. A page may be short, even empty, and have a next one: follow `next` until it is null."""
+
+    items: list[TaskOut]
+    next: str | None = Field(description="the cursor of the next page; null: there is none")
+
+
+class EventOut(BaseModel):
+    """One trace event."""
+
+    seq: int
+    at: AwareDatetime
+    event: str
+    from_state: str | None
+    to_state: str
+    actor: str
+    data: Any
+
+
+class Trace(BaseModel):
+    """What happened to a task, in order."""
+
+    task_id: uuid.UUID
+    events: list[EventOut]
+    next: str | None
+
+
+class Cancelled(BaseModel):
+    """What the cancel did: `cancelled`; `wished` (it runs, and stops at its next checkpoint); `already`."""
+
+    outcome: str
+    task: TaskOut
+
+
+class RunOut(BaseModel):
+    """A run with its tasks counted by state, spawned ones included."""
+
+    run_id: uuid.UUID
+    name: str
+    size: int
+    fanout_cap: int | None
+    wants: str | None
+    created_at: AwareDatetime
+    states: Mapping[str, int]
+    finished: bool = Field(description="no task of it is live any more")
+    links: Mapping[str, str]
+
+
+class KindOut(BaseModel):
+    """A registered kind of work."""
+
+    name: str
+    version: int
+    pool: str
+    resources: Mapping[str, int]
+    timeout_s: float
+    max_attempts: int
+    bundle: bool
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any] | None
+
+
+class Kinds(BaseModel):
+    """All registered kinds, by name."""
+
+    items: list[KindOut]
+
+
+class Problem(BaseModel):
+    """RFC 9457: what is wrong, which field, and how to mend it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str | None = None
+    errors: list[dict[str, str]] | None = None

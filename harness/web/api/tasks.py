@@ -1,0 +1,186 @@
+"""Tasks over HTTP: submit, read, list, trace, cancel. Bodies are read on a thread, not on the event loop."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Annotated
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from harness.engine import operate, submit
+from harness.policy import admission
+from harness.policy.errors import NotFound
+from harness.policy.lifecycle import State
+from harness.store import queries
+from harness.store.database import Connection
+from harness.web.api import answers, documents, reading
+from harness.web.api.auth import READ, WRITE, caller_of
+from harness.web.api.schemas import CancelIn, Cancelled, Problem, TaskIn, TaskMade, TaskPage, TaskWhole, Trace
+from harness.web.service import service
+
+router = Router(tags=["tasks"])
+
+PAGE_MAX = 200
+TRACE_PAGE_MAX = 1000
+
+
+def request_of(one: TaskIn) -> submit.TaskRequest:
+    """Return a task as the engine takes it."""
+    return submit.TaskRequest(
+        kind=one.kind,
+        input=one.input,
+        priority=one.priority,
+        not_before=one.not_before,
+        start_by=one.start_by,
+        deadline=one.deadline,
+    )
+
+
+@router.post(
+    "",
+    auth=WRITE,
+    response={202: TaskMade, 200: TaskMade, (400, 401, 403, 409, 413, 422, 429, 503): Problem},
+    openapi_extra=documents.body(TaskIn, idempotent=True),
+    summary="Submit a task",
+)
+async def create(request: HttpRequest) -> HttpResponse:
+    """Take a task: it is a row when 202 is sent. The same Idempotency-Key and body return the same task, with 200."""
+    caller = caller_of(request)
+    serving = service()
+    key = request.headers.get("Idempotency-Key")
+
+    def work() -> HttpResponse:
+        one = request_of(reading.read(reading.body_of(request), TaskIn))
+        checked = submit.check(serving.door, caller.tenant, [one], idempotency_key=key)
+
+        def take(connection: Connection) -> HttpResponse:
+            accepted = submit.commit(serving.door, connection, caller.tenant, checked, actor=caller.actor)
+            (task_id,) = accepted.task_ids
+            if accepted.existing:
+                with queries.as_tenant(connection, caller.tenant.id):
+                    return answers.answer(answers.task_made(_found(connection, task_id), existing=True))
+            made = TaskMade(
+                task_id=task_id,
+                state=State.QUEUED,
+                ready=one.not_before is None or one.not_before <= datetime.now(UTC),
+                priority=admission.default_priority(caller.tenant) if one.priority is None else one.priority,
+                existing=False,
+                links=answers.task_links(task_id),
+            )
+            return answers.answer(made, 202)
+
+        return serving.with_connection(take)
+
+    return await serving.on_thread(work)
+
+
+@router.get("", auth=READ, response={200: TaskPage, (401, 403, 422, 503): Problem}, summary="List tasks")
+async def list_tasks(
+    request: HttpRequest,
+    state: Annotated[State | None, Query()] = None,
+    kind: Annotated[str | None, Query(pattern=r"^[\w.:-]{1,200}$")] = None,
+    run: Annotated[uuid.UUID | None, Query()] = None,
+    priority: Annotated[int | None, Query(ge=0, le=3)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    cursor: Annotated[str | None, Query()] = None,
+) -> HttpResponse:
+    """List tasks, newest first, with filters. Follow `next` until it is null: a page may be short before that."""
+    answers.only(request, "state", "kind", "run", "priority", "limit", "cursor")
+    caller = caller_of(request)
+    serving = service()
+    before = queries.LAST_ID if cursor is None else answers.position(cursor)
+
+    def look(connection: Connection) -> HttpResponse:
+        with queries.as_tenant(connection, caller.tenant.id):
+            found, following = queries.tasks(
+                connection,
+                tenant=caller.tenant.id,
+                run=run,
+                state=state,
+                kind=kind,
+                priority=priority,
+                before=before,
+                most=limit,
+            )
+        items = [answers.task_out(task) for task in found]
+        return answers.answer(TaskPage(items=items, next=None if following is None else answers.cursor(following)))
+
+    return await serving.on_thread(lambda: serving.with_connection(look))
+
+
+@router.get(
+    "/{uuid:task_id}", auth=READ, response={200: TaskWhole, (401, 403, 404, 503): Problem}, summary="Read a task"
+)
+async def read(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+    """Read one task with its result or error."""
+    caller = caller_of(request)
+    serving = service()
+
+    def look(connection: Connection) -> HttpResponse:
+        with queries.as_tenant(connection, caller.tenant.id):
+            return answers.answer(answers.task_whole(_found(connection, task_id)))
+
+    return await serving.on_thread(lambda: serving.with_connection(look))
+
+
+@router.get(
+    "/{uuid:task_id}/trace",
+    auth=READ,
+    response={200: Trace, (401, 403, 404, 422, 503): Problem},
+    summary="Read a task's trace",
+)
+async def trace(
+    request: HttpRequest,
+    task_id: uuid.UUID,
+    limit: Annotated[int, Query(ge=1, le=TRACE_PAGE_MAX)] = TRACE_PAGE_MAX,
+    cursor: Annotated[str | None, Query()] = None,
+) -> HttpResponse:
+    """Read what happened to a task, in order."""
+    answers.only(request, "limit", "cursor")
+    caller = caller_of(request)
+    serving = service()
+    after = 0 if cursor is None else min(answers.position(cursor), 2**31 - 1)
+
+    def look(connection: Connection) -> HttpResponse:
+        with queries.as_tenant(connection, caller.tenant.id):
+            task = _found(connection, task_id)
+            events = queries.trace(connection, task.id, after=after, most=limit)
+        following = answers.cursor(events[-1].seq) if len(events) == limit else None
+        return answers.answer(
+            Trace(task_id=task_id, events=[answers.event_out(event) for event in events], next=following)
+        )
+
+    return await serving.on_thread(lambda: serving.with_connection(look))
+
+
+@router.post(
+    "/{uuid:task_id}/cancel",
+    auth=WRITE,
+    response={200: Cancelled, 202: Cancelled, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
+    openapi_extra=documents.body(CancelIn, required=False),
+    summary="Cancel a task",
+)
+async def cancel(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+    """Cancel a task: at once (200), or at the next checkpoint of a running one (202). One that has ended: 409."""
+    caller = caller_of(request)
+    serving = service()
+
+    def work() -> HttpResponse:
+        asked = reading.read(reading.body_of(request), CancelIn, empty=True)
+
+        def stop(connection: Connection) -> HttpResponse:
+            done = operate.cancel(connection, task_id, tenant=caller.tenant.id, actor=caller.actor, reason=asked.reason)
+            with queries.as_tenant(connection, caller.tenant.id):
+                task = answers.task_out(_found(connection, task_id))
+            return answers.answer(Cancelled(outcome=done.outcome, task=task), 202 if done.outcome == "wished" else 200)
+
+        return serving.with_connection(stop)
+
+    return await serving.on_thread(work)
+
+
+def _found(connection: Connection, task_id: uuid.UUID) -> queries.TaskView:
+    task = queries.task(connection, task_id)
+    if task is None:
+        raise NotFound(f"there is no task {task_id}")
+    return task
