@@ -1,0 +1,67 @@
+"""One command of one arm, in a process of its own: `python -m benchmarks.drive MODULE reset|submit|pace JSON`.
+
+Prints one JSON line. `submit` takes tag, n, duration_s and many (the queue's bulk form); `pace` takes tag, n,
+rate_per_s and duration_s, and returns for each task when its submit returned (epoch seconds), which a pick-up is
+timed from. `reset` and any other command are functions of the arm's module.
+"""
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.submission import Submitter
+
+CHUNK = 1000  # so that submitted_s of a bulk submit stays true to a second
+
+
+def submit(client: Submitter, arguments: Mapping[str, Any]) -> dict[str, object]:
+    """Submit n tasks as fast as the queue takes them; return the seconds that it took."""
+    tag, n, duration_s = (
+        str(arguments["tag"]),
+        int(arguments["n"]),
+        float(arguments.get("duration_s", 0.0)),
+    )
+    began_s = time.time()
+    if arguments.get("many"):
+        for start in range(0, n, CHUNK):
+            now_s = time.time()
+            client.many([(tag, i, now_s, duration_s) for i in range(start, min(start + CHUNK, n))])
+    else:
+        for i in range(n):
+            client.one((tag, i, time.time(), duration_s))
+    return {"n": n, "took_s": time.time() - began_s}
+
+
+def pace(client: Submitter, arguments: Mapping[str, Any]) -> dict[str, object]:
+    """Submit n tasks at a fixed rate, one by one."""
+    tag, duration_s = str(arguments["tag"]), float(arguments.get("duration_s", 0.0))
+    began_s, returned_s = time.time(), []
+    for i in range(int(arguments["n"])):
+        time.sleep(max(0.0, began_s + i / float(arguments["rate_per_s"]) - time.time()))
+        client.one((tag, i, time.time(), duration_s))
+        returned_s.append(time.time())
+    return {"returned_s": returned_s}
+
+
+def main() -> None:
+    """Run the command named on the command line."""
+    module_name, command, text = sys.argv[1], sys.argv[2], sys.argv[3]
+    module, arguments = importlib.import_module(module_name), json.loads(text)
+    answer: dict[str, object] = {}
+    submitting = {"submit": submit, "pace": pace}
+    if command == "reset":
+        module.reset()
+    elif command in submitting:
+        client: Submitter = module.submitter()
+        answer = submitting[command](client, arguments)
+        client.close()
+    else:
+        answer = getattr(module, command)(**arguments)
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Kinds for benchmarks only; HARNESS_TASK_PACKAGES=tasks,benchmarks.kinds adds them to a process."""

@@ -1,0 +1,23 @@
+"""The product's settings for a benchmark: its own, with the kinds for benchmarks and, on request, other slots.
+
+HARNESS_BENCH_SLOTS is a JSON object POOL -> slots of one worker process, HARNESS_BENCH_CONNECTIONS the database
+budget. Nothing else differs from daily use.
+"""
+
+import json
+import os
+import tomllib
+
+from config.settings import *  # noqa: F403  (settings are a namespace)
+from config.settings import BASE_DIR, HARNESS_TASK_PACKAGES
+from harness.policy.settings import parse
+
+HARNESS_TASK_PACKAGES = [*HARNESS_TASK_PACKAGES, "benchmarks.kinds"]
+
+with (BASE_DIR / "config" / "resources.toml").open("rb") as _file:
+    _resources = tomllib.load(_file)
+for _pool, _slots in json.loads(os.environ.get("HARNESS_BENCH_SLOTS", "{}")).items():
+    _resources["pools"][_pool]["slots"] = _slots
+if _budget := os.environ.get("HARNESS_BENCH_CONNECTIONS"):
+    _resources["database"]["connections"] = int(_budget)
+HARNESS_TOPOLOGY = parse(_resources)

@@ -1,0 +1,106 @@
+"""The quick form of every scenario: counts and keys that noise can't flip, never absolute times."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.servers import Servers
+
+ROOT = Path(__file__).resolve().parents[2]
+Quick = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Quick:
+    """Run a scenario once, on the servers of the tests, with databases of its own there."""
+    shared = Servers(database_url=os.environ["DATABASE_URL"], broker_url=os.environ["BROKER_URL"])
+    environment = os.environ | {"BROKER_URL": shared.broker(8)}
+    reports: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def run(*arguments: str) -> dict[str, Any]:
+        if arguments not in reports:
+            path = tmp_path_factory.mktemp("bench") / "report.json"
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks", *arguments, "--quick", "--json", str(path)],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+            reports[arguments] = json.loads(path.read_text())
+        return reports[arguments]
+
+    return run
+
+
+def test_every_arm_of_the_drain_does_each_task_exactly_once(quick: Quick) -> None:
+    report = quick("throughput")
+    assert report["failures"] == {}
+    assert {"celery", "harness_bundled", "harness_unbundled"} == {one["arm"] for one in report["drains"]}
+    for one in report["drains"]:
+        assert (one["done"], one["done_twice"]) == (one["n"], 0), one
+    for key in ("bundled_vs_celery", "unbundled_vs_celery"):
+        assert report[key] > 0
+    for key in ("cpu_s_per_1000", "commits_per_task", "row_writes_per_task"):
+        assert {"harness_bundled", "harness_unbundled"} <= report[key].keys()
+
+
+def test_bundled_work_costs_fewer_commits_than_unbundled_work(quick: Quick) -> None:
+    commits = quick("throughput")["commits_per_task"]
+    assert commits["harness_bundled"] < commits["harness_unbundled"] / 2
+
+
+def test_an_arm_that_is_not_installed_is_skipped_with_the_reason(quick: Quick) -> None:
+    report = quick("throughput", "--only", "huey")
+    measured = {one["arm"] for one in report["drains"]}
+    skipped = {one["arm"]: one["reason"] for one in report["skipped"]}
+    assert "huey" in measured or "huey" in skipped["huey"]
+
+
+def test_every_paced_task_is_picked_up_once(quick: Quick) -> None:
+    report = quick("latency")
+    assert {one["arm"] for one in report["runs"]} == {"celery", "harness_unbundled"}
+    for one in report["runs"]:
+        assert (one["done"], one["done_twice"]) == (one["n"], 0), one
+    assert report["p50_ms"] <= report["p95_ms"] <= report["p99_ms"]
+    assert report["p50_vs_celery"] is not None
+
+
+def test_fifty_slots_are_all_used_and_never_exceeded(quick: Quick) -> None:
+    report = quick("slots")
+    for one in report["runs"]:
+        assert (one["done"], one["done_twice"]) == (one["n"], 0), one
+        assert one["at_once_max"] <= report["slots"], one
+    assert max(one["at_once_max"] for one in report["runs"] if one["arm"] == "harness_slots") == report["slots"]
+
+
+def test_a_worker_never_holds_more_than_its_slots_and_runs_nothing_cancelled(quick: Quick) -> None:
+    for name, pool in quick("prefetch")["pools"].items():
+        assert pool["samples"] > 0, name
+        assert 0 < pool["held_max"] <= pool["slots"], name
+        assert pool["cancelled"] > 0 and pool["stale_after_cancel"] == 0, name
+        assert pool["running_at_kill"] == pool["redelivered_on_kill"] == pool["slots"], name
+
+
+def test_every_submitted_task_is_a_row_with_payload_and_trace_when_the_answer_comes(quick: Quick) -> None:
+    report = quick("submit")
+    assert set(report["rows_over_http"].values()) == {report["tasks_expected_over_http"]}
+    assert len(set(report["engine_rows"].values())) == 1
+    for key in ("engine_per_s", "run_1000_ms", "single_p50_ms", "single_p95_ms"):
+        assert report[key] > 0
+
+
+def test_the_buffers_of_a_tick_do_not_grow_with_the_backlog(quick: Quick) -> None:
+    report = quick("backlog")
+    assert report["lines"]["1m"]["waiting"] == 10 * report["lines"]["1k"]["waiting"]
+    assert report["buffers_1m_vs_1k"] <= 1.5
+    assert report["lines"]["1k"]["released"] == report["lines"]["1m"]["released"] > 0
+    assert {"tick_ms_1k", "tick_ms_1m", "tick_ms_10000_tenants"} <= report.keys()
