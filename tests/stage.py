@@ -77,6 +77,7 @@ class Stage:
         assert self.epoch is not None
         self.messages = []
         self.memory.scopes = None  # a test changes caps and pauses faster than a leader looks
+        self.memory.bundled["db"] = True  # as if the tick before had seen short work
         dispatch.tick(
             self.connection,
             settings.HARNESS_TOPOLOGY,

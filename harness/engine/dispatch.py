@@ -38,6 +38,7 @@ class Memory:
     scopes_read_s: float = 0.0
     deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
     flows_seen: dict[str, int] = field(default_factory=dict)  # flows of the last look, by pool
+    bundled: dict[str, bool] = field(default_factory=dict)  # whether that look saw work to bundle
     held: dict[tuple[str, int], str] = field(default_factory=dict)  # (pool, flow) -> the reason that binds
 
 
@@ -142,10 +143,11 @@ def _spend_quota(room: _Room, key: tuple[int, str, str], n: int) -> None:
 
 def _pages(connection: Connection, pool: str, room: _Room, scopes: Scopes, memory: Memory) -> Iterator[list[FlowRow]]:
     """Yield pages of flows while slots remain; what can't run now is left out by the statement."""
-    bundling = any(kind.bundle and kind.pool == pool for kind in registry.all_kinds())
+    bundling = {kind.name for kind in registry.all_kinds() if kind.bundle and kind.pool == pool}
     after = snapshot.START
     while room.free[pool] > 0:
-        wanted = room.free[pool] * (BUNDLE_MAX if bundling else 1)
+        # Many heads only where the last look saw work that shares slots; a burst of it is found one tick later.
+        wanted = room.free[pool] * (BUNDLE_MAX if memory.bundled.get(pool) else 1)
         heads = max(1, -(-wanted // max(1, memory.flows_seen.get(pool, 1))))
         rows = snapshot.flows(
             connection,
@@ -157,6 +159,7 @@ def _pages(connection: Connection, pool: str, room: _Room, scopes: Scopes, memor
             rows=wanted + FLOWS_A_PAGE,
         )
         memory.flows_seen[pool] = max(1, sum(1 for row in rows if row.heads))
+        memory.bundled[pool] = any(kind in bundling for row in rows for _, kind, _, _ in row.heads)
         yield rows
         if len(rows) < FLOWS_A_PAGE:
             return

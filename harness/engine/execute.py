@@ -16,7 +16,7 @@ from harness.kinds import registry
 from harness.policy.errors import Unavailable
 from harness.store import transitions
 from harness.store.database import borrowed
-from harness.store.transitions import ClaimedTask, Outcome
+from harness.store.transitions import ClaimedTask, Ended, Outcome
 from harness.telemetry import logs
 
 FLUSH_S = 0.050  # a bundle's finished members wait this long for company, at most
@@ -71,20 +71,14 @@ def _claim(process: ProcessState, lease: int, token: int) -> list[ClaimedTask]:
     If it did happen and only the answer was lost, the watch hands it back (watch.hand_back_unheld).
     Raises: LeaseLost, Unavailable, psycopg.Error.
     """
-    for again in (True, False):
-        process.fence.check()
-        try:
-            with borrowed(process.db) as connection:
-                if process.draining:
-                    transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease])
-                    return []
-                return transitions.claim(
-                    connection, lease, token, session=process.session, pid=process.pid, actor=process.actor
-                )
-        except Unavailable:
-            if not again:
-                raise
-    return []
+    if process.draining:
+        with borrowed(process.db) as connection:
+            transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease])
+        return []
+    try:
+        return process.claims.run((lease, token))
+    except Unavailable:
+        return process.claims.run((lease, token))
 
 
 def _running(lease: int, token: int, tasks: list[ClaimedTask]) -> Running:
@@ -136,34 +130,25 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
 
 
 def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:
-    """Commit outcomes, trying again while the database is away and the fence open. Raises: LeaseLost."""
+    """Commit outcomes, trying again while the database is away and the fence open. Raises: LeaseLost, psycopg.Error."""
     with running.lock:
         if running.taken_over:
             return
-        refused = False
+        refused = None
         while True:
-            process.fence.check()
             try:
-                with borrowed(process.db) as connection:
-                    transitions.settle(
-                        connection,
-                        outcomes,
-                        lease=running.lease,
-                        token=running.token,
-                        session=process.session,
-                        actor=process.actor,
-                    )
-                    process.doorbell.ring(connection)
-                break
-            except (Unavailable, psycopg.OperationalError) as error:
-                log.warning("settle_failed", lease=running.lease, error=str(error))
+                error = process.settles.run(Ended(lease=running.lease, token=running.token, outcomes=outcomes))
+            except (Unavailable, psycopg.OperationalError) as away:
+                log.warning("settle_failed", lease=running.lease, error=str(away))
                 time.sleep(SETTLE_AGAIN_S)
-            except psycopg.Error as error:
-                if refused:
-                    raise
-                # The database refuses what the work returned (say, text it can't store): the work failed, not we.
-                refused = True
-                outcomes = [settle.refused(outcome, str(error)) for outcome in outcomes]
+                continue
+            if error is None:
+                break
+            if refused is not None:
+                raise error
+            # The database refuses what the work returned (say, text it can't store): the work failed, not we.
+            refused = error
+            outcomes = [settle.refused(outcome, str(error)) for outcome in outcomes]
         for outcome in outcomes:
             running.tasks.pop(outcome.task, None)
 

@@ -8,16 +8,21 @@ last beat that committed, and once closed it stays closed.
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import psycopg
 from psycopg_pool import ConnectionPool
 
-from harness.store.database import Connection, Role, open_pool
+from harness.engine.together import Together
+from harness.store import transitions
+from harness.store.database import Connection, Role, borrowed, open_pool
 from harness.store.doorbell import Doorbell
 from harness.store.sessions import FENCE_AFTER_S
+from harness.store.transitions import ClaimedTask, Ended
 
 ENGINE: Role = "engine"
+LANES = 2  # statements of a kind that one process has under way at once; more would only be smaller
 
 
 class LeaseLost(BaseException):
@@ -106,12 +111,39 @@ class ProcessState:
         self.running: dict[int, Running] = {}
         self.draining = False
         self.doorbell = Doorbell()
+        self.claims: Together[tuple[int, int], list[ClaimedTask]] = Together(self._claim, lanes=LANES)
+        self.settles: Together[Ended, psycopg.Error | None] = Together(self._settle, lanes=LANES)
 
     def drain(self) -> None:
         """Take no new lease, and ask what runs to end at its next checkpoint."""
         self.draining = True
         for running in list(self.running.values()):
             running.ask_to_stop("drain")
+
+    def _claim(self, leases: Sequence[tuple[int, int]]) -> list[list[ClaimedTask]]:
+        """Claim (lease, token) pairs over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
+        self.fence.check()
+        with borrowed(self.db) as connection:
+            taken = transitions.claim_many(connection, leases, session=self.session, pid=self.pid, actor=self.actor)
+        return [taken.get(lease, []) for lease, _ in leases]
+
+    def _settle(self, ended: Sequence[Ended]) -> list[psycopg.Error | None]:
+        """Settle over one connection. Returns for each what the database refused in it, if anything.
+
+        Raises: LeaseLost, Unavailable.
+        """
+        self.fence.check()
+        with borrowed(self.db) as connection:
+            try:
+                transitions.settle_many(connection, ended, session=self.session, actor=self.actor)
+                found: list[psycopg.Error | None] = [None] * len(ended)
+            except psycopg.OperationalError:
+                raise
+            except psycopg.Error as error:
+                # One outcome that can't be stored must not hold up its company.
+                found = [error] if len(ended) == 1 else [self._settle([one])[0] for one in ended]
+            self.doorbell.ring(connection)
+        return found
 
 
 def open_process(

@@ -1,6 +1,6 @@
 """The one place where a task's state changes: by compare-and-set, with its trace event in the same statement.
 
-Each function runs one named statement of sql/transitions (cancel: four, under locks) on the caller's connection and
+Each function runs one named statement of sql/transitions (cancel: several, under locks) on the caller's connection and
 returns what really happened; a lost race is an empty answer, never an error. Order of locks: lease, then task, by id.
 Waking the dispatcher (`doorbell`) is the caller's, after the commit.
 """
@@ -92,6 +92,16 @@ class Outcome:
     data: Mapping[str, object] | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """What ended on one lease. `keep_lease`: it stays as a zombie, because its thread runs on."""
+
+    lease: int
+    token: int
+    outcomes: Sequence[Outcome]
+    keep_lease: bool = False
+
+
 def submit(
     connection: Connection,
     tasks: Sequence[NewTask],
@@ -125,11 +135,27 @@ def claim(
     connection: Connection, lease: int, token: int, *, session: uuid.UUID, pid: int, actor: str
 ) -> list[ClaimedTask]:
     """Take a released lease, once, and set its tasks running. Empty: someone else did, or it was taken back."""
+    return claim_many(connection, [(lease, token)], session=session, pid=pid, actor=actor).get(lease, [])
+
+
+def claim_many(
+    connection: Connection, leases: Sequence[tuple[int, int]], *, session: uuid.UUID, pid: int, actor: str
+) -> dict[int, list[ClaimedTask]]:
+    """The same for several leases, (id, token) each, in one statement. Returns {lease: its tasks} of those taken."""
     cursor = connection.execute(
         sql.load("transitions/claim"),
-        {"lease": lease, "token": token, "session": session, "pid": pid, "actor": actor},
+        {
+            "leases": [lease for lease, _ in leases],
+            "tokens": [token for _, token in leases],
+            "session": session,
+            "pid": pid,
+            "actor": actor,
+        },
     )
-    return [ClaimedTask(*row) for row in cursor]
+    taken: dict[int, list[ClaimedTask]] = {}
+    for lease, *rest in cursor:
+        taken.setdefault(lease, []).append(ClaimedTask(*rest))
+    return taken
 
 
 def settle(
@@ -146,15 +172,23 @@ def settle(
 
     An empty `outcomes` drops a lease that has no members left. `keep_lease` leaves it as a zombie: its thread runs on.
     """
+    ended = Ended(lease=lease, token=token, outcomes=outcomes, keep_lease=keep_lease)
+    return settle_many(connection, [ended], session=session, actor=actor)
+
+
+def settle_many(connection: Connection, ended: Sequence[Ended], *, session: uuid.UUID, actor: str) -> dict[int, str]:
+    """The same for several leases in one statement."""
     cursor = connection.execute(
         sql.load("transitions/settle"),
         {
-            "lease": lease,
-            "token": token,
+            "leases": [one.lease for one in ended],
+            "tokens": [one.token for one in ended],
+            "keeps": [one.keep_lease for one in ended],
             "session": session,
             "actor": actor,
-            "keep_lease": keep_lease,
-            "outcomes": "[" + ",".join(_outcome_json(outcome) for outcome in outcomes) + "]",
+            "outcomes": "["
+            + ",".join([_outcome_json(one.lease, outcome) for one in ended for outcome in one.outcomes])
+            + "]",
         },
     )
     return dict(cursor.fetchall())
@@ -226,8 +260,9 @@ def cancel(
             row = connection.execute(sql.load("transitions/lock_task"), {"task": task}).fetchone()
             if row is None:
                 return "finished"
-            state, want, lease = row
-            if (leased[0] if leased else None) != lease:
+            state, want = row
+            lease = connection.execute(sql.load("transitions/lease_of"), {"task": task}).fetchone()
+            if (leased and leased[0]) != (lease and lease[0]):
                 continue  # released, or taken back, between the two locks: look again in their order
             if state == "cancelled" or (state == "running" and want == "cancel"):
                 return "already"
@@ -265,16 +300,17 @@ def _moment(value: datetime | None) -> str | None:
     return None if value is None else value.isoformat()
 
 
-def _outcome_json(outcome: Outcome) -> str:
+def _outcome_json(lease: int, outcome: Outcome) -> str:
     if outcome.event is Event.SUCCEED:  # the hot case, without building a dictionary
         return (
-            f'{{"task":{outcome.task},"release_no":{outcome.release_no},"event":"succeed","to_state":"succeeded",'
+            f'{{"lease":{lease},"task":{outcome.task},"release_no":{outcome.release_no},"event":"succeed","to_state":"succeeded",'
             f'"spends":0,"slot_s":{outcome.slot_s!r},"tokens":{outcome.tokens},'
             f'"output":{"null" if outcome.output is None else outcome.output}}}'
         )
     (to_state,) = {target for _, target in TABLE[outcome.event].arcs}
     head = json.dumps(
         {
+            "lease": lease,
             "task": outcome.task,
             "release_no": outcome.release_no,
             "event": outcome.event,

@@ -1,16 +1,22 @@
--- The worker's first statement: take a released lease by id and token, once, and set its tasks running.
+-- The worker's first statement: take released leases by id and token, each once, and set their tasks running.
 -- A task past its start_by or deadline expires instead. The session must still be counted as alive.
--- Returns: one row a task, in order: all that execute needs, and whether it expired; no row, no work.
--- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey. Locks: lease, then tasks by id.
--- Parameters: lease, token, session, pid, actor.
-WITH l AS MATERIALIZED (
-    UPDATE lease SET claimed_at = clock_timestamp(), session = %(session)s, pid = %(pid)s
-    WHERE id = %(lease)s AND token = %(token)s AND claimed_at IS NULL
+-- Returns: one row a task, by lease and in order: all that execute needs, and whether it expired; no row, no work.
+-- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey. Locks: leases by id, then tasks by id.
+-- Parameters: leases, tokens (arrays of the same length), session, pid, actor.
+WITH held AS MATERIALIZED (
+    SELECT l.id FROM unnest(%(leases)s::bigint[], %(tokens)s::bigint[]) AS q(id, token)
+    JOIN lease l ON l.id = q.id AND l.token = q.token
+    WHERE l.claimed_at IS NULL
       AND EXISTS (SELECT FROM worker_session s WHERE s.uuid = %(session)s AND s.ended_at IS NULL)
-    RETURNING id
+    ORDER BY l.id FOR UPDATE OF l
+),
+l AS MATERIALIZED (
+    UPDATE lease SET claimed_at = clock_timestamp(), session = %(session)s, pid = %(pid)s
+    FROM held WHERE lease.id = held.id
+    RETURNING lease.id
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, m.ordinal,
+    SELECT t.id, m.lease_id, m.ordinal,
            coalesce(t.start_by < clock_timestamp(), false) OR coalesce(t.deadline < clock_timestamp(), false) AS late
     FROM l JOIN lease_member m ON m.lease_id = l.id JOIN task t ON t.id = m.task_id AND t.release_no = m.release_no
     WHERE t.state IN ('queued', 'waiting_approval')
@@ -26,7 +32,7 @@ t AS (
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.public_id, task.tenant_id, task.run_id, task.kind, task.version, task.release_no,
               task.attempts_used, task.postponements, task.lost_starts, task.event_no, task.deadline, locked.late,
-              locked.ordinal
+              locked.lease_id, locked.ordinal
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
@@ -38,7 +44,7 @@ e AS (
 gone AS (
     DELETE FROM lease_member USING t WHERE t.late AND lease_member.task_id = t.id
 )
-SELECT t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used, t.postponements,
-       t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision
+SELECT t.lease_id, t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used,
+       t.postponements, t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision
 FROM t JOIN task_body b ON b.task_id = t.id
-ORDER BY t.ordinal
+ORDER BY t.lease_id, t.ordinal

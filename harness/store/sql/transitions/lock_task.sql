@@ -1,4 +1,4 @@
--- Lock a task of a tenant and see where it stands. Returns: state, want, lease id it is on (or null).
--- Needs: task_pkey, lease_member_pkey. Locks: the task. Parameters: task.
-SELECT t.state, t.want, (SELECT m.lease_id FROM lease_member m WHERE m.task_id = t.id)
-FROM task t WHERE t.id = %(task)s FOR UPDATE OF t
+-- Lock a task and see where it stands. Returns: state, want. Needs: task_pkey. Locks: the task. Parameters: task.
+-- Which lease it is on must be asked after this, in a statement of its own: a subquery here would still see what was
+-- so before the wait for the lock.
+SELECT state, want FROM task WHERE id = %(task)s FOR UPDATE

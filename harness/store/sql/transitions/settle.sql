@@ -1,23 +1,27 @@
--- End attempts of one claimed lease: the task's next state, trace event, attempt, body, flow, charge; the member goes,
+-- End attempts of claimed leases: the task's next state, trace event, attempt, body, flow, charge; the member goes,
 -- and the lease with its last member. Fenced by lease, token and session: a stale worker settles nothing.
 -- A wish (`want`) turns every exit but succeed and bury into abort or halt.
 -- Returns: task id, state of each task settled.
--- Needs: lease_pkey, lease_member_pkey, task_pkey. Locks: lease, then tasks by id.
--- Parameters: lease, token, session, actor; outcomes (jsonb array); keep_lease (the thread still runs: a zombie).
+-- Needs: lease_pkey, lease_member_pkey, task_pkey. Locks: leases by id, then tasks by id.
+-- Parameters: leases, tokens, keeps (arrays: keep = the thread still runs, a zombie), session, actor;
+-- outcomes (jsonb array, each with its lease).
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(outcomes)s::jsonb) AS x(
-        task bigint, release_no integer, event text, to_state text, hold text, delay_s double precision,
+        lease bigint, task bigint, release_no integer, event text, to_state text, hold text, delay_s double precision,
         spends integer, output jsonb, error jsonb, error_class text, message text, traceback text,
         slot_s double precision, tokens bigint, data jsonb)
 ),
 l AS MATERIALIZED (
-    SELECT id, pool, tenant_id, run_id, kind FROM lease
-    WHERE id = %(lease)s AND token = %(token)s AND session = %(session)s FOR UPDATE
+    SELECT lease.id, lease.pool, lease.tenant_id, lease.run_id, lease.kind, q.keep
+    FROM unnest(%(leases)s::bigint[], %(tokens)s::bigint[], %(keeps)s::boolean[]) AS q(id, token, keep)
+    JOIN lease ON lease.id = q.id AND lease.token = q.token
+    WHERE lease.session = %(session)s
+    ORDER BY lease.id FOR UPDATE OF lease
 ),
 gone AS MATERIALIZED (
     -- By task, not by lease: the outcomes of a flush are a part of the lease's members.
-    DELETE FROM lease_member m USING l, r
-    WHERE m.lease_id + 0 = l.id AND m.task_id = r.task AND m.release_no = r.release_no
+    DELETE FROM lease_member m USING r, l
+    WHERE m.lease_id + 0 = r.lease AND l.id = r.lease AND m.task_id = r.task AND m.release_no = r.release_no
     RETURNING r.*
 ),
 locked AS MATERIALIZED (
@@ -46,7 +50,7 @@ t AS (
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no,
               task.release_no, locked.really, locked.goes_to, locked.output, locked.error, locked.error_class,
-              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.data
+              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.data, locked.lease
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
@@ -71,16 +75,18 @@ f AS (
 c AS (
     INSERT INTO charge (lease_id, pool, tenant_id, run_id, kind, n, slot_s)
     SELECT l.id, l.pool, l.tenant_id, l.run_id, l.kind, used.n, used.slot_s
-    FROM l, (SELECT count(*) AS n, sum(slot_s) AS slot_s FROM t) used WHERE used.n > 0
+    FROM l JOIN (SELECT lease, count(*) AS n, sum(slot_s) AS slot_s FROM t GROUP BY lease) used ON used.lease = l.id
 ),
 rest AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM lease_member m WHERE m.lease_id = l.id) - (SELECT count(*) FROM gone) AS n, l.id FROM l
+    SELECT l.id, l.keep, (SELECT count(*) FROM lease_member m WHERE m.lease_id = l.id)
+           - (SELECT count(*) FROM gone WHERE gone.lease = l.id) AS n
+    FROM l
 ),
 z AS (
-    DELETE FROM lease USING rest WHERE lease.id = rest.id AND rest.n = 0 AND NOT %(keep_lease)s
+    DELETE FROM lease USING rest WHERE lease.id = rest.id AND rest.n = 0 AND NOT rest.keep
 ),
 k AS (
     UPDATE lease SET zombie_since = coalesce(zombie_since, clock_timestamp())
-    FROM rest WHERE lease.id = rest.id AND rest.n = 0 AND %(keep_lease)s
+    FROM rest WHERE lease.id = rest.id AND rest.n = 0 AND rest.keep
 )
 SELECT id, goes_to FROM t
