@@ -22,7 +22,7 @@ from harness.store.sessions import FENCE_AFTER_S
 from harness.store.transitions import ClaimedTask, Ended
 
 ENGINE: Role = "engine"
-LANES = 2  # statements of a kind that one process has under way at once; more would only be smaller
+LANES = 1  # statements of a kind that one process has under way at once; with two, both are half as full
 
 
 class LeaseLost(BaseException):

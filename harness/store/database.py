@@ -113,6 +113,7 @@ def _assume(connection: Connection, url: str, role: Role, idle_in_transaction_s:
         "enable_hashjoin": "off",
         "enable_mergejoin": "off",
         "enable_seqscan": "off",
+        "random_page_cost": "1.1",
         "jit": "off",
     }
     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))

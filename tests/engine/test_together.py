@@ -1,4 +1,4 @@
-"""Statements run together: everybody gets their own answer, one alone waits for nothing, an error reaches all it concerns."""
+"""Statements run together: everybody gets their own answer, and an error reaches all that it concerns."""
 
 import threading
 from collections.abc import Sequence
@@ -72,9 +72,7 @@ def test_no_more_rounds_than_lanes_run_at_once_under_a_crowd() -> None:
     wrong: list[int] = []
 
     def ask(base: int) -> None:
-        for item in range(base, base + 200):
-            if together.run(item) != sum(range(200 + item)):
-                wrong.append(item)
+        wrong.extend(item for item in range(base, base + 200) if together.run(item) != sum(range(200 + item)))
 
     threads = [threading.Thread(target=ask, args=(base,)) for base in range(0, 1600, 200)]
     for thread in threads:

@@ -32,9 +32,7 @@ def render() -> str:
     lines.append(f"Over: {', '.join(f'`{s}`' for s in State if s in TERMINAL)}.\n")
     lines.append("## Events\n")
     lines.append("| event | from -> to | fired by | costs an attempt | note |\n|---|---|---|---|---|")
-    lines += [
-        f"| {row.event} | {_arcs(row)} | {row.by} | {row.costs_attempt} | {row.note} |" for row in TABLE.values()
-    ]
+    lines += [f"| {row.event} | {_arcs(row)} | {row.by} | {row.costs_attempt} | {row.note} |" for row in TABLE.values()]
     lines.append("\n## What follows from an error\n")
     lines.append("| error class | verdict | attempts at most | why |\n|---|---|---|---|")
     lines += [

@@ -18,9 +18,9 @@ l AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT t.id, m.lease_id, m.ordinal,
            coalesce(t.start_by < clock_timestamp(), false) OR coalesce(t.deadline < clock_timestamp(), false) AS late
-    FROM l JOIN lease_member m ON m.lease_id = l.id JOIN task t ON t.id = m.task_id AND t.release_no = m.release_no
-    WHERE t.state IN ('queued', 'waiting_approval')
-    ORDER BY t.id FOR UPDATE OF t
+    FROM (SELECT m.* FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m CROSS JOIN LATERAL (
+        SELECT id, start_by, deadline FROM task
+        WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval') FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET

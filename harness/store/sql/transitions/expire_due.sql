@@ -7,14 +7,16 @@ WITH due AS MATERIALIZED (
     (SELECT id FROM task WHERE deadline <= clock_timestamp() ORDER BY deadline LIMIT %(limit)s)
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, t.state FROM task t JOIN due ON due.id = t.id
-    WHERE CASE WHEN t.state = 'queued' AND t.start_by <= clock_timestamp() THEN true
-               WHEN t.state IN ('queued', 'waiting_approval', 'paused', 'failed_retryable')
-               THEN coalesce(t.deadline <= clock_timestamp(), false) ELSE false END
-      -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again
-      -- after a wait for its lock, so the lease itself can't be asked here.
-      AND (t.ready OR t.not_before IS NOT NULL OR t.state IN ('paused', 'failed_retryable'))
-    ORDER BY t.id FOR UPDATE OF t
+    SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
+        SELECT id, state FROM task
+        WHERE id = due.id
+          AND CASE WHEN state = 'queued' AND start_by <= clock_timestamp() THEN true
+                   WHEN state IN ('queued', 'waiting_approval', 'paused', 'failed_retryable')
+                   THEN coalesce(deadline <= clock_timestamp(), false) ELSE false END
+          -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again
+          -- after a wait for its lock, so the lease itself can't be asked here.
+          AND (ready OR not_before IS NOT NULL OR state IN ('paused', 'failed_retryable'))
+        FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET state = 'failed_terminal', ready = false, holds = '{}', not_before = NULL, start_by = NULL,

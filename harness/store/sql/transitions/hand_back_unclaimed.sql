@@ -13,9 +13,9 @@ m AS MATERIALIZED (
     RETURNING lease_member.task_id, lease_member.release_no
 ),
 locked AS MATERIALIZED (
-    SELECT t.id FROM m JOIN task t ON t.id = m.task_id AND t.release_no = m.release_no
-    WHERE t.state IN ('queued', 'waiting_approval')
-    ORDER BY t.id FOR UPDATE OF t
+    SELECT t.id FROM (SELECT * FROM m ORDER BY task_id) m CROSS JOIN LATERAL (
+        SELECT id FROM task
+        WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval') FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET ready = true FROM locked WHERE task.id = locked.id

@@ -23,10 +23,9 @@ locked AS MATERIALIZED (
            extract(epoch FROM clock_timestamp() - l.claimed_at)::double precision AS slot_s,
            %(session)s::uuid IS NOT NULL AND clock_timestamp() >= l.claimed_at + make_interval(secs => l.timeout_s) AS overdue,
            coalesce((%(max_attempts)s::jsonb ->> t.kind)::integer, 4) <= t.attempts_used + 1 AS spent
-    FROM m JOIN l ON l.id = m.lease_id
-    JOIN task t ON t.id = m.task_id AND t.release_no = m.release_no
-    WHERE t.state = 'running'
-    ORDER BY t.id FOR UPDATE OF t
+    FROM (SELECT * FROM m ORDER BY task_id) m JOIN l ON l.id = m.lease_id CROSS JOIN LATERAL (
+        SELECT id, want, kind, attempts_used FROM task
+        WHERE id = m.task_id AND release_no = m.release_no AND state = 'running' FOR UPDATE) t
 ),
 decided AS MATERIALIZED (
     SELECT locked.*,

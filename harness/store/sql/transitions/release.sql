@@ -17,10 +17,10 @@ want AS MATERIALIZED (
     SELECT p.id AS lease, m.task, m.ordinal FROM p CROSS JOIN LATERAL unnest(p.tasks) WITH ORDINALITY AS m(task, ordinal)
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, t.tenant_id, t.release_no + 1 AS release_no, want.lease, want.ordinal
-    FROM task t JOIN want ON want.task = t.id
-    WHERE t.ready::integer = 1 -- not `t.ready`: that would invite a scan of the whole index task_head
-    ORDER BY t.id FOR UPDATE OF t
+    SELECT t.id, t.tenant_id, t.release_no + 1 AS release_no, w.lease, w.ordinal
+    FROM (SELECT * FROM want ORDER BY task) w CROSS JOIN LATERAL (
+        -- not `ready`: that would invite a scan of the whole index task_head
+        SELECT id, tenant_id, release_no FROM task WHERE id = w.task AND ready::integer = 1 FOR UPDATE) t
 ),
 u AS (
     UPDATE task SET ready = false, release_no = locked.release_no FROM locked WHERE task.id = locked.id

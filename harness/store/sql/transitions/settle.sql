@@ -30,9 +30,8 @@ locked AS MATERIALIZED (
              WHEN t.want = 'cancel' THEN 'abort' ELSE 'halt' END AS really,
         CASE WHEN t.want IS NULL OR gone.event IN ('succeed', 'bury') THEN gone.to_state
              WHEN t.want = 'cancel' THEN 'cancelled' ELSE 'paused' END AS goes_to
-    FROM gone JOIN task t ON t.id = gone.task
-    WHERE t.state = 'running'
-    ORDER BY t.id FOR UPDATE OF t
+    FROM (SELECT * FROM gone ORDER BY task) gone CROSS JOIN LATERAL (
+        SELECT id, want FROM task WHERE id = gone.task AND state = 'running' FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET

@@ -4,10 +4,10 @@ WITH due AS MATERIALIZED (
     SELECT id FROM task WHERE not_before <= clock_timestamp() ORDER BY not_before LIMIT %(limit)s
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, t.state FROM task t JOIN due ON due.id = t.id
-    WHERE coalesce(t.not_before <= clock_timestamp(), false) -- read again under the lock; not a way to find rows
-      AND t.state IN ('queued', 'failed_retryable')
-    ORDER BY t.id FOR UPDATE OF t
+    SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
+        SELECT id, state FROM task
+        WHERE id = due.id AND coalesce(not_before <= clock_timestamp(), false) -- read again under the lock
+          AND state IN ('queued', 'failed_retryable') FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET state = 'queued', ready = true, not_before = NULL, event_no = event_no + 1

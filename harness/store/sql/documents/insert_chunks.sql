@@ -1,0 +1,4 @@
+-- Insert chunks of one document. Parameters: tenant, document, first (ordinal), starts, stops, texts (arrays).
+INSERT INTO chunk (tenant_id, document_id, ordinal, start, stop, text)
+SELECT %(tenant)s, %(document)s, %(first)s + n - 1, start, stop, text
+FROM unnest(%(starts)s::int[], %(stops)s::int[], %(texts)s::text[]) WITH ORDINALITY AS c (start, stop, text, n)

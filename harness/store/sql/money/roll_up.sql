@@ -1,0 +1,29 @@
+-- Move the mark on: add attempts that ended before it, each once, to the hours they belong to. Nothing happens until the
+-- mark is `step_s` behind. An attempt may commit `margin_s` after the time it carries: longer than any statement.
+-- Returns: rows of hours touched. Needs: attempt_spent, usage_hour_once. Locks: the mark (so rounds don't overlap), hours.
+-- Parameters: step_s, margin_s, epoch.
+WITH fence AS MATERIALIZED (
+    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE
+),
+mark AS MATERIALIZED (
+    SELECT until AS begins, least(until + interval '1 day', clock_timestamp() - make_interval(secs => %(margin_s)s)) AS ends
+    FROM usage_mark
+    WHERE id = 1 AND until < clock_timestamp() - make_interval(secs => %(margin_s)s + %(step_s)s)
+      AND EXISTS (SELECT FROM fence)
+    FOR UPDATE
+),
+added AS (
+    INSERT INTO usage_hour (tenant_id, hour, attempts, tokens, unpriced_tokens, usd)
+    SELECT a.tenant_id, date_trunc('hour', a.ended, 'UTC'), count(*), sum(a.tokens),
+           coalesce(sum(a.tokens) FILTER (WHERE a.usd IS NULL), 0), coalesce(sum(a.usd), 0)
+    FROM mark JOIN attempt a ON a.tokens > 0 AND a.ended >= mark.begins AND a.ended < mark.ends
+    GROUP BY a.tenant_id, date_trunc('hour', a.ended, 'UTC')
+    ON CONFLICT (tenant_id, hour) DO UPDATE SET
+        attempts = usage_hour.attempts + excluded.attempts, tokens = usage_hour.tokens + excluded.tokens,
+        unpriced_tokens = usage_hour.unpriced_tokens + excluded.unpriced_tokens, usd = usage_hour.usd + excluded.usd
+    RETURNING 1
+),
+moved AS (
+    UPDATE usage_mark SET until = mark.ends FROM mark WHERE usage_mark.id = 1
+)
+SELECT count(*) FROM added
