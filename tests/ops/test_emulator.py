@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_the_answer_is_sentences_of_the_document_chosen_by_its_terms(provider: s
 def test_usage_is_counted_and_added_up(provider: server.Running) -> None:
     with client_of(provider) as client:
         answer = client.chat.completions.create(model="any", messages=[{"role": "user", "content": DOCUMENT}])
-        assert [one.id for one in client.models.list()] == ["emulator-extractive"]
+        assert [one.id for one in client.models.list()] == ["emulator-extractive", "emulator-hashed"]
     assert answer.usage is not None
     assert answer.usage.prompt_tokens == -(-len(DOCUMENT) // 4)
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
@@ -116,7 +117,7 @@ def test_the_quota_is_exact_when_a_crowd_comes_at_once(provider: server.Running)
 
 
 def test_clients_that_keep_to_the_quota_are_never_refused(provider: server.Running) -> None:
-    provider.emulator.behaviour = Behaviour(quota=7, latency_s=0.002, sigma=0.5)
+    provider.emulator.behaviour = Behaviour(quota=7, latency_s=0.02, sigma=0.5)
     assert asyncio.run(crowd(provider, clients=7, calls=30)) == {"200": 210}
     assert provider.emulator.counters.in_flight_max == 7
 
@@ -132,10 +133,9 @@ def test_a_refusal_has_openai_s_shape_and_says_when_to_come_back(provider: serve
 
 
 def test_quota_and_latency_change_while_it_runs_and_counters_start_again(provider: server.Running) -> None:
-    assert http(f"{provider.url}/admin/config", b'{"quota": 1, "latency_s": 0.0}') == (
-        200,
-        {"quota": 1, "latency_s": 0.0, "sigma": 0.0, "retry_after_s": 1.0},
-    )
+    status, answer = http(f"{provider.url}/admin/config", b'{"quota": 1, "latency_s": 0.0}')
+    assert (status, answer) == (200, asdict(Behaviour(quota=1, latency_s=0)))
+    assert http(f"{provider.url}/admin/config") == (200, answer)
     with client_of(provider) as client:
         ask(client)
     assert http(f"{provider.url}/admin/stats")[1]["accepted"] == 1
@@ -147,6 +147,10 @@ def test_quota_and_latency_change_while_it_runs_and_counters_start_again(provide
     [
         (b'{"quota": -1}', "quota"), (b'{"quota": 1.5}', "quota"), (b'{"latency": 1}', "latency"),
         (b'{"latency_s": "1"}', "latency_s"), (b'{"sigma": NaN}', "sigma"), (b'{"quota": true}', "quota"),
+        (b'{"rpm": -1}', "rpm"), (b'{"burst_s": 0}', "burst_s"), (b'{"error_status": 404}', "error_status"),
+        (b'{"error_rate": 1.1}', "error_rate"), (b'{"error_rate": 0.6, "drop_rate": 0.6}', "error_rate"),
+        (b'{"reserve_max_tokens": 1}', "reserve_max_tokens"), (b'{"inflation_full": 0.5}', "inflation_from"),
+        (b'{"rpm": 1' + b"0" * 400 + b"}", "rpm"), (b'{"quota": 3, "inflation": 0}', "inflation"),
         (b"[]", None), (b"{", None), (b"\xff", None),
     ],
 )  # fmt: skip
@@ -165,7 +169,13 @@ def test_a_wrong_setting_is_refused_by_name_and_changes_nothing(
         (b'{"model": "m", "messages": []}', "messages"),
         (b'{"model": "m", "messages": [3]}', "messages[0].content"),
         (b'{"model": "m", "messages": [{"content": null}]}', "messages[0].content"),
-        (b'{"model": "m", "messages": [{"content": "x"}], "stream": true}', "stream"),
+        (b'{"model": "m", "messages": [{"content": "x"}], "stream": "yes"}', "stream"),
+        (b'{"model": "m", "messages": [{"content": "x"}], "stream_options": {}}', "stream_options"),
+        (b'{"model": "m", "messages": [{"content": "x"}], "stream": true, "stream_options": 1}', "stream_options"),
+        (
+            b'{"model": "m", "messages": [{"content": "x"}], "stream": true, "stream_options": {"include_usage": 1}}',
+            "stream_options.include_usage",
+        ),
         (b'{"model": "m", "messages": [{"content": "x"}], "max_tokens": 0}', "max_tokens"),
     ],
 )  # fmt: skip
@@ -179,7 +189,7 @@ def test_a_wrong_request_is_refused_by_name_and_takes_no_place(
 
 
 def test_what_is_not_there_is_404(provider: server.Running) -> None:
-    assert http(f"{provider.base_url}/embeddings", b"{}")[0] == 404
+    assert http(f"{provider.base_url}/completions", b"{}")[0] == 404
 
 
 def test_text_in_parts_and_half_a_surrogate_pair_are_answered(provider: server.Running) -> None:
@@ -238,8 +248,8 @@ def test_an_address_that_is_none_is_refused(host: str, port: int) -> None:
 
 
 def test_an_unknown_setting_lists_those_that_there_are() -> None:
-    with pytest.raises(Invalid, match="unknown setting 'rpm': there are quota, latency_s"):
-        changed(Behaviour(), {"rpm": 3})
+    with pytest.raises(Invalid, match="unknown setting 'speed': there are quota, rpm, tpm"):
+        changed(Behaviour(), {"speed": 3})
 
 
 @settings(deadline=None)

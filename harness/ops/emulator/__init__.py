@@ -1,4 +1,4 @@
-"""A model provider to practise on: OpenAI-compatible, with a concurrency quota, latency and 429s, on this machine.
+"""A model provider to practise on: OpenAI-compatible, with limits, latency, 429s and faults, on this machine.
 
 For the demo, the tests and the benchmarks. It needs neither Django nor a database, and it invents nothing: an answer
 is sentences of the document in the prompt. `python -m harness.ops.emulator --port N` starts it, as does

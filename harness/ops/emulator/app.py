@@ -1,197 +1,198 @@
-"""The provider as an ASGI application, by hand: chat completions, models, and the switches under /admin.
+"""The provider: chat completions, embeddings, models, its manners and mishaps, and the switches under /admin.
 
-One event loop and no await between asking for room and taking it, so the quota is exact. A place is given back before
-the answer is sent: a client that holds at most `quota` calls never sees a 429. A client that hangs up early leaves
-its place taken until the latency is over, as a provider that goes on computing would.
+A place is given back before the end of the answer is sent: a client that holds at most `quota` calls never sees a 429.
+A client that hangs up early leaves its place taken until the latency is over, as a provider that goes on computing
+would; only a call that hangs ends with its client.
 """
 
 import asyncio
+import dataclasses
 import json
-import math
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from dataclasses import asdict
+import time
+from collections.abc import Callable
 from typing import Any
 
-from harness.ops.emulator import extract
-from harness.ops.emulator.behaviour import Behaviour, Counters, changed
+from harness.ops.emulator import chat, embeddings, problems
+from harness.ops.emulator.behaviour import Behaviour, changed
+from harness.ops.emulator.chat import Chat
+from harness.ops.emulator.connection import Connection
+from harness.ops.emulator.counters import Counters
+from harness.ops.emulator.embeddings import Embedding
+from harness.ops.emulator.gate import Gate
+from harness.ops.emulator.http1 import Request
+from harness.ops.emulator.law import Dice, Fault
+from harness.ops.emulator.problems import Problem
 from harness.policy.errors import Invalid
 
-MODEL = "emulator-extractive"
-BODY_MAX_BYTES = 8 * 1024 * 1024  # far above any prompt that Harness would send
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-
-class Answer(Exception):
-    """An answer that isn't a 200, in OpenAI's shape."""
-
-    def __init__(self, status: int, code: str, message: str, *, param: str | None = None, kind: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = {
-            "error": {"message": message, "type": kind or "invalid_request_error", "param": param, "code": code}
-        }
-        self.headers: list[tuple[bytes, bytes]] = []
+STREAM_TICK_S = 0.02  # a stream writes at most so often: words that are due by then travel together
 
 
 class Emulator:
-    """The application and its state. `behaviour` may be replaced at any time from the event loop's thread."""
+    """The application and its state. `behaviour` may be replaced at any time."""
 
-    def __init__(self, behaviour: Behaviour, *, seed: int = 0) -> None:
+    def __init__(self, behaviour: Behaviour, *, seed: int = 0, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.behaviour = behaviour
-        self.counters = Counters()
-        self._random = random.Random(seed)
+        self._gate = Gate(behaviour, clock_ns)
+        self._dice = Dice(random.Random(seed))
+        self._answers = chat.Answers()
         self._serial = 0
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        method, path = scope["method"], scope["path"].rstrip("/")
-        headers: list[tuple[bytes, bytes]] = []
-        try:
-            body = await _body_of(receive)
-            status, answer = 200, await self._route(method, path, body)
-        except Answer as other:
-            status, answer, headers = other.status, other.body, other.headers
-            if path.startswith("/v1") and status != 429:
-                self.counters.errors += 1
-        content = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
-        headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
+    @property
+    def counters(self) -> Counters:
+        """What was counted so far."""
+        return self._gate.counters
 
-    async def _route(self, method: str, path: str, body: bytes) -> dict[str, Any]:
-        match method, path:
-            case "POST", "/v1/chat/completions":
-                return await self._chat(_object_of(body))
-            case "GET", "/v1/models":
-                return {
-                    "object": "list",
-                    "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "harness"}],
-                }
-            case "GET", "/admin/stats":
-                return asdict(self.counters)
-            case "GET", "/admin/config":
-                return asdict(self.behaviour)
-            case "POST", "/admin/config":
-                try:
-                    self.behaviour = changed(self.behaviour, _object_of(body))
-                except Invalid as wrong:
-                    raise Answer(400, "invalid_value", wrong.message, param=wrong.field) from None
-                return asdict(self.behaviour)
-            case "POST", "/admin/reset":
-                self.counters.reset()
-                return asdict(self.counters)
-            case _:
-                raise Answer(404, "not_found", f"{method} {path or '/'} is not here")
-
-    async def _chat(self, request: dict[str, Any]) -> dict[str, Any]:
-        prompts = list(_texts_of(request))
-        max_tokens = _max_tokens_of(request)
-        if request.get("stream"):
-            raise Answer(400, "unsupported_value", "stream: this provider answers in one piece", param="stream")
-        behaviour = self.behaviour
-        if not self.counters.admit(behaviour.quota):
-            raise _too_many(behaviour)
-        try:
-            text, cut = extract.answer(prompts[-1], max_tokens=max_tokens)
-            await asyncio.sleep(self._latency_s(behaviour))
-        finally:
-            self.counters.leave()
-        used_in, used_out = sum(map(extract.tokens_of, prompts)), extract.tokens_of(text)
-        self.counters.answered += 1
-        self.counters.prompt_tokens += used_in
-        self.counters.completion_tokens += used_out
-        self._serial += 1
-        return {
-            "id": f"chatcmpl-{self._serial}",
-            "object": "chat.completion",
-            "created": 0,
-            "model": request["model"],
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": None,
-                    "finish_reason": "length" if cut else "stop",
-                }
-            ],
-            "usage": {"prompt_tokens": used_in, "completion_tokens": used_out, "total_tokens": used_in + used_out},
+    def stats(self) -> dict[str, int]:
+        """Return the counters and the worst minutes: calls offered, requests let in, tokens let in."""
+        gate = self._gate
+        return dataclasses.asdict(gate.counters) | {
+            "worst_minute_calls": gate.worst_calls.amount_max,
+            "worst_minute_requests": gate.worst_requests.amount_max,
+            "worst_minute_tokens": gate.worst_tokens.amount_max,
         }
 
-    def _latency_s(self, behaviour: Behaviour) -> float:
-        if behaviour.sigma == 0:
-            return behaviour.latency_s
-        return behaviour.latency_s * self._random.lognormvariate(0.0, behaviour.sigma)
+    async def __call__(self, request: Request, client: Connection) -> None:
+        """Answer one request, or let it end as the dice say."""
+        path = request.path.rstrip("/")
+        is_admin = path.startswith("/admin")
+        if not is_admin:
+            self.counters.calls += 1
+        try:
+            match request.method, path:
+                case "POST", "/v1/chat/completions":
+                    await self._work(chat.read(problems.object_of(request.body), self._answers), client)
+                case "POST", "/v1/embeddings":
+                    await self._work(embeddings.read(problems.object_of(request.body)), client)
+                case "GET", "/v1/models":
+                    self.counters.models += 1
+                    client.send(200, _json(_models()), self._headers())
+                case _ if is_admin:
+                    client.send(200, _json(self._admin(request.method, path, request.body)))
+                case _ if request.malformed is not None:
+                    raise Problem(request.malformed.status, "malformed", str(request.malformed))
+                case _:
+                    raise Problem(404, "not_found", f"{request.method} {path or '/'} is not here")
+        except Problem as problem:
+            if not is_admin and problem.status != 429:
+                self.counters.fail(problem.status)
+            head = problem.head if is_admin else problem.head + self._headers()
+            client.send(problem.status, _json(problem.body), head)
+
+    def _admin(self, method: str, path: str, body: bytes) -> dict[str, Any]:
+        match method, path:
+            case "GET", "/admin/stats":
+                return self.stats()
+            case "GET", "/admin/config":
+                return dataclasses.asdict(self.behaviour)
+            case "POST", "/admin/config":
+                try:
+                    self.behaviour = changed(self.behaviour, problems.object_of(body))
+                except Invalid as wrong:
+                    raise Problem(400, "invalid_value", wrong.message, param=wrong.field) from None
+                return dataclasses.asdict(self.behaviour)
+            case "POST", "/admin/reset":
+                self._gate.reset()
+                return self.stats()
+            case _:
+                raise Problem(404, "not_found", f"{method} {path} is not here")
+
+    async def _work(self, work: Chat | Embedding, client: Connection) -> None:
+        # 1. In, or not: nothing awaits between asking and taking.
+        behaviour = self.behaviour
+        tokens = work.charged_max if behaviour.reserve_max_tokens else work.tokens_in + work.tokens_out
+        refusal = self._gate.enter(behaviour, tokens)
+        if refusal is not None:
+            refused = problems.too_many(refusal)
+            if behaviour.refusal_latency_s:
+                await asyncio.sleep(behaviour.refusal_latency_s)
+            raise refused
+        # 2. The place is taken for as long as it takes, and given back whatever happens.
+        self._serial += 1
+        serial, now_s = self._serial, int(time.time())
+        streamed = work if isinstance(work, Chat) and work.stream else None
+        fault = self._dice.fault(behaviour)
+        latency_s = self._dice.latency_s(behaviour, self.counters.in_flight)
+        try:
+            if fault is Fault.HANG:
+                await client.left(behaviour.hang_s)
+            elif fault is Fault.ERROR:
+                await asyncio.sleep(behaviour.refusal_latency_s)
+            elif streamed is not None and fault is not Fault.DROP:
+                events = streamed.events(serial, now_s)
+                await self._stream(events, behaviour, latency_s, fault is Fault.CUT, client)
+            else:
+                await asyncio.sleep(latency_s)
+        finally:
+            self.counters.leave()
+        # 3. Counted, and then the client sees the end.
+        self._count(work, fault, client)
+        match fault:
+            case Fault.HANG | Fault.DROP:
+                client.drop()
+            case Fault.ERROR:
+                raise problems.server_error(behaviour.error_status)
+            case Fault.CUT if streamed is None:
+                client.cut(work.whole(serial, now_s), self._headers())
+            case Fault.CUT:
+                client.cut()
+            case None if streamed is None:
+                client.send(200, work.whole(serial, now_s), self._headers())
+            case None:
+                client.end(streamed.tail(serial, now_s))
+
+    async def _stream(
+        self, events: list[bytes], behaviour: Behaviour, latency_s: float, cut: bool, client: Connection
+    ) -> None:
+        """Send the events over the latency: the first after its share of it, the last at its end."""
+        loop = asyncio.get_running_loop()
+        first_s = latency_s * behaviour.first_token_ratio
+        await asyncio.sleep(first_s)
+        client.begin(self._headers())
+        began_s, last = loop.time(), len(events) - 1
+        gap_s = (latency_s - first_s) / last if last else 0.0
+        number = max(1, len(events) // 2) if cut else len(events)
+        sent = 0
+        while True:
+            due = number if gap_s <= 0 else min(number, 1 + int((loop.time() - began_s) / gap_s))
+            if due > sent:
+                client.write(b"".join(events[sent:due]))
+                sent = due
+            if sent >= number:
+                return
+            await asyncio.sleep(max(STREAM_TICK_S, began_s + sent * gap_s - loop.time()))
+
+    def _headers(self) -> bytes:
+        return self._gate.headers(self.behaviour)
+
+    def _count(self, work: Chat | Embedding, fault: Fault | None, client: Connection) -> None:
+        """Count how an accepted call ended; a 5xx is counted with the other errors."""
+        counters = self.counters
+        if fault is None or fault is Fault.CUT:
+            counters.prompt_tokens += work.tokens_in
+            counters.completion_tokens += work.tokens_out
+        match fault:
+            case Fault.HANG:
+                counters.hung += 1
+            case Fault.DROP:
+                counters.dropped += 1
+            case Fault.CUT:
+                counters.cut += 1
+            case None if client.gone:
+                counters.abandoned += 1
+            case None:
+                counters.answered += 1
+                counters.embeddings += isinstance(work, Embedding)
+                counters.streamed += isinstance(work, Chat) and work.stream
+            case Fault.ERROR:
+                pass
 
 
-def _too_many(behaviour: Behaviour) -> Answer:
-    refusal = Answer(
-        429,
-        "rate_limit_exceeded",
-        f"Rate limit reached: {behaviour.quota} calls are in flight. Try again in {behaviour.retry_after_s:g} s.",
-        kind="requests",
-    )
-    refusal.headers = [
-        (b"retry-after", b"%d" % math.ceil(behaviour.retry_after_s)),
-        (b"retry-after-ms", b"%d" % math.ceil(behaviour.retry_after_s * 1000)),
-    ]
-    return refusal
+def _models() -> dict[str, Any]:
+    names = (chat.MODEL, embeddings.MODEL)
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "harness"} for name in names]
+    return {"object": "list", "data": data}
 
 
-async def _body_of(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    size_bytes = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Answer(400, "disconnected", "the request was cut off")
-        part = message.get("body", b"")
-        size_bytes += len(part)
-        if size_bytes > BODY_MAX_BYTES:
-            raise Answer(413, "too_large", f"the body is larger than {BODY_MAX_BYTES} bytes")
-        parts.append(part)
-        if not message.get("more_body"):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _object_of(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Answer(400, "invalid_json", "the body is not JSON") from None
-    if not isinstance(value, dict):
-        raise Answer(400, "invalid_json", "the body must be a JSON object")
-    return value
-
-
-def _texts_of(request: dict[str, Any]) -> Iterator[str]:
-    """Yield the text of each message; the last one is the prompt. Raises: Answer naming the parameter."""
-    if not isinstance(request.get("model"), str) or not request["model"]:
-        raise Answer(400, "missing_value", "model: name one, for example " + MODEL, param="model")
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise Answer(400, "missing_value", "messages: give at least one", param="messages")
-    for n, message in enumerate(messages):
-        content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list):
-            parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-            content = "\n".join(part for part in parts if isinstance(part, str))
-        if not isinstance(content, str):
-            where = f"messages[{n}].content"
-            raise Answer(400, "invalid_type", f"{where}: a text, or a list of text parts", param=where)
-        yield content
-
-
-def _max_tokens_of(request: dict[str, Any]) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = request.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Answer(400, "invalid_value", f"{name}: a whole number of at least 1", param=name)
-        return value
-    return None
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")

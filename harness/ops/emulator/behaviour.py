@@ -1,82 +1,117 @@
-"""How the provider behaves and what it has counted: plain values, no network."""
+"""How the provider behaves: plain values with their bounds, no network. Every one can change while it runs."""
 
 import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.policy.errors import Invalid
-
-# The largest value of each setting: beyond it is a slip of the pen, not a provider.
-_LARGEST = {"quota": 100_000.0, "latency_s": 600.0, "sigma": 3.0, "retry_after_s": 3600.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Behaviour:
-    """What can be set: calls at a time, median latency (s), its lognormal sigma, what a 429 asks to wait (s)."""
+    """What can be set; `SETTINGS` says what each means.
 
-    quota: int = 50
-    latency_s: float = 0.5
-    sigma: float = 0.0
-    retry_after_s: float = 1.0
-
-
-@dataclass(kw_only=True, slots=True)
-class Counters:
-    """What the provider saw since its start or the last reset; only its event loop writes here.
-
-    `accepted` calls took a place in the quota, `answered` ones gave it back with a 200, `errors` are answers to
-    /v1 that are neither 200 nor 429.
+    The rate limits are always there, so that their headers are too: at the defaults no client of this machine can
+    reach them.
     """
 
-    accepted: int = 0
-    answered: int = 0
-    rejected_429: int = 0
-    errors: int = 0
-    in_flight: int = 0
-    in_flight_max: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    quota: int = 50
+    rpm: int = 1_000_000
+    tpm: int = 1_000_000_000
+    burst_s: float = 60.0
+    reserve_max_tokens: bool = False
+    latency_s: float = 0.5
+    sigma: float = 0.0
+    inflation: float = 1.0
+    inflation_from: float = 0.8
+    inflation_full: float = 1.0
+    first_token_ratio: float = 0.25
+    retry_after_s: float = 1.0
+    refusal_latency_s: float = 0.0
+    penalty_s: float = 0.0
+    penalty_max_s: float = 60.0
+    error_rate: float = 0.0
+    error_status: int = 500
+    hang_rate: float = 0.0
+    hang_s: float = 600.0
+    drop_rate: float = 0.0
+    cut_rate: float = 0.0
 
-    def admit(self, quota: int) -> bool:
-        """Take a place when fewer than `quota` are taken. Whoever gets True calls `leave` once."""
-        if self.in_flight >= quota:
-            self.rejected_429 += 1
-            return False
-        self.accepted += 1
-        self.in_flight += 1
-        self.in_flight_max = max(self.in_flight_max, self.in_flight)
-        return True
 
-    def leave(self) -> None:
-        """Give the place back."""
-        self.in_flight -= 1
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """The bounds of a setting (beyond them is a slip of the pen, not a provider) and what it means."""
 
-    def reset(self) -> None:
-        """Set all to zero but the calls that are in flight right now."""
-        now = self.in_flight
-        for field in dataclasses.fields(self):
-            setattr(self, field.name, 0)
-        self.in_flight = self.in_flight_max = now
+    least: float = 0.0
+    most: float
+    about: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "quota": Setting(most=100_000, about="calls at a time; one more gets 429"),
+    "rpm": Setting(most=1e9, about="requests a minute, a bucket that refills all the time; 0 lets none in"),
+    "tpm": Setting(most=1e12, about="tokens a minute, prompt and answer, the same way"),
+    "burst_s": Setting(least=0.001, most=3600, about="size of both buckets, in seconds of their rate"),
+    "reserve_max_tokens": Setting(most=1, about="charge tpm with max_tokens instead of the answer's real tokens"),
+    "latency_s": Setting(most=600, about="median seconds that an answer takes"),
+    "sigma": Setting(most=3, about="spread of the lognormal latency; 0: constant"),
+    "inflation": Setting(least=1, most=100, about="factor on the latency when the quota is used up; 1: none"),
+    "inflation_from": Setting(most=1, about="share of the quota in use where inflation begins"),
+    "inflation_full": Setting(most=1, about="share where it is complete; in between it grows in a line"),
+    "first_token_ratio": Setting(most=1, about="share of the latency before a stream's first token"),
+    "retry_after_s": Setting(most=3600, about="what a 429 for the quota asks to wait; for rates it is the true wait"),
+    "refusal_latency_s": Setting(most=600, about="seconds until a 429 or 5xx is answered"),
+    "penalty_s": Setting(most=3600, about="a call before Retry-After is over makes it this much longer; 0: off"),
+    "penalty_max_s": Setting(most=86_400, about="the longest wait that hammering can earn"),
+    "error_rate": Setting(most=1, about="share of accepted calls that end in error_status"),
+    "error_status": Setting(least=500, most=599, about="status of those"),
+    "hang_rate": Setting(most=1, about="share that is never answered; the place is free when the client leaves"),
+    "hang_s": Setting(most=86_400, about="after so long a hanging connection is dropped"),
+    "drop_rate": Setting(most=1, about="share whose connection is dropped instead of an answer"),
+    "cut_rate": Setting(most=1, about="share whose answer or stream breaks off in the middle"),
+}
+_TYPES: dict[str, Any] = {field.name: type(field.default) for field in dataclasses.fields(Behaviour)}
 
 
 def changed(current: Behaviour, wanted: Mapping[str, object]) -> Behaviour:
-    """Return `current` with the named settings replaced.
+    """Return `current` with the named settings replaced: all of them, or none.
 
     >>> changed(Behaviour(), {"quota": 3}).quota
     3
 
     Raises: Invalid naming the field.
     """
-    values: dict[str, float] = {}
-    for name, value in wanted.items():
-        if name not in _LARGEST:
-            raise Invalid(f"unknown setting {name!r}: there are {', '.join(_LARGEST)}", field=name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise Invalid(f"{name} must be a number, not {value!r}", field=name)
-        if not 0 <= value <= _LARGEST[name]:
-            raise Invalid(f"{name} must lie between 0 and {_LARGEST[name]:g}, not {value!r}", field=name)
-        if name == "quota" and value != int(value):
-            raise Invalid(f"quota must be a whole number, not {value!r}", field=name)
-        values[name] = int(value) if name == "quota" else float(value)
-    return dataclasses.replace(current, **values)  # type: ignore[arg-type]  # one dict for an int and floats
+    values: dict[str, Any] = {name: _checked(name, value) for name, value in wanted.items()}
+    after = dataclasses.replace(current, **values)
+    if after.error_rate + after.hang_rate + after.drop_rate + after.cut_rate > 1 + 1e-9:
+        name = next((name for name in values if name.endswith("_rate")), "error_rate")
+        raise Invalid(f"{name}: error_rate, hang_rate, drop_rate and cut_rate may add up to 1 at most", field=name)
+    if after.inflation_from > after.inflation_full:
+        raise Invalid("inflation_from must not lie above inflation_full", field="inflation_from")
+    return after
+
+
+def _checked(name: str, value: object) -> bool | int | float:
+    setting, type_ = SETTINGS.get(name), _TYPES.get(name)
+    if setting is None:
+        raise Invalid(f"unknown setting {name!r}: there are {', '.join(SETTINGS)}", field=name)
+    if type_ is bool:
+        if not isinstance(value, bool):
+            raise Invalid(f"{name} must be true or false, not {value!r}", field=name)
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+        raise Invalid(f"{name} must be a number, not {value!r}", field=name)
+    if not setting.least <= value <= setting.most:
+        raise Invalid(f"{name} must lie between {setting.least:g} and {setting.most:g}, not {value!r}", field=name)
+    if type_ is int:
+        if value != int(value):
+            raise Invalid(f"{name} must be a whole number, not {value!r}", field=name)
+        return int(value)
+    return float(value)
+
+
+def _is_finite(value: float) -> bool:
+    # A whole number beyond any float is as finite as they come; the bounds refuse it.
+    return isinstance(value, int) or math.isfinite(value)

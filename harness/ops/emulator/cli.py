@@ -1,25 +1,33 @@
 """The options of the emulator, shared by `python -m harness.ops.emulator` and `manage.py provider`."""
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.ops.emulator import server
-from harness.ops.emulator.behaviour import Behaviour, changed
+from harness.ops.emulator.behaviour import SETTINGS, Behaviour, changed
 
-HELP = "An OpenAI-compatible model provider for demo, tests and benchmarks: quota, latency, 429s, extractive answers."
+HELP = (
+    "An OpenAI-compatible model provider for demo, tests and benchmarks: chat (streaming too), embeddings, a quota, "
+    "rate limits, latency, faults. Every option but host, port and seed can be changed while it runs: POST its name "
+    "with underscores as JSON to /admin/config."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options; `run` takes what they parse to."""
-    usual = Behaviour()
+    """Declare the options, one for each setting; `run` takes what they parse to."""
+    usual = dataclasses.asdict(Behaviour())
     parser.add_argument("--port", type=int, required=True, help="port to listen on; 0 takes a free one and prints it")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--quota", type=int, default=usual.quota, help="calls at a time; one more gets 429")
-    parser.add_argument("--latency-s", type=float, default=usual.latency_s, help="median seconds that an answer takes")
-    parser.add_argument("--sigma", type=float, default=usual.sigma, help="spread of the lognormal latency; 0: constant")
-    parser.add_argument("--retry-after-s", type=float, default=usual.retry_after_s, help="what a 429 asks to wait")
-    parser.add_argument("--seed", type=int, default=0, help="of the latencies")
+    for name, setting in SETTINGS.items():
+        option, default = f"--{name.replace('_', '-')}", usual[name]
+        if isinstance(default, bool):
+            parser.add_argument(option, action="store_true", help=setting.about)
+        else:
+            about = f"{setting.about} (default: %(default)s)"
+            parser.add_argument(option, type=type(default), default=default, help=about)
+    parser.add_argument("--seed", type=int, default=0, help="of latencies and faults")
 
 
 def run(options: Mapping[str, Any], *, say: Callable[[str], None]) -> None:
@@ -27,8 +35,7 @@ def run(options: Mapping[str, Any], *, say: Callable[[str], None]) -> None:
 
     Raises: Invalid naming the option, Unavailable when the port can't be had.
     """
-    named = {name: options[name] for name in ("quota", "latency_s", "sigma", "retry_after_s")}
-    behaviour = changed(Behaviour(), named)
+    behaviour = changed(Behaviour(), {name: options[name] for name in SETTINGS if name in options})
     with server.listen(options["host"], options["port"]) as listener:
         say(
             f"provider: {server.url_of(listener)}/v1 (quota {behaviour.quota}, latency {behaviour.latency_s:g} s, "

@@ -16,7 +16,8 @@ CHARS_PER_TOKEN = 4
 
 _TAGGED = re.compile(r"<document>\s*(.*)\s*</document>", re.DOTALL)
 _HOW_MANY = re.compile(r"\b(\d{1,2}) sentences?\b")
-_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")
+_ENDS_BEFORE_BLANK = tuple((f"{end} ", f"{end}\n") for end in ".!?…")
+_ENDS_ALONE = tuple((end, f"{end}\n") for end in "。！？")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 _ITEM = ("-", "*", "+", "•", "#", "|", ">")
@@ -46,9 +47,7 @@ def sentences_of(document: str) -> list[str]:
     """Return the document's sentences in its order, each once, white space made single."""
     found: dict[str, None] = {}
     for paragraph in _paragraphs(document):
-        for sentence in _END.split(paragraph):
-            if sentence:
-                found[sentence] = None
+        found.update(dict.fromkeys(one for one in _broken(paragraph).split("\n") if one))
     return list(found)
 
 
@@ -64,6 +63,17 @@ def answer(prompt: str, *, max_tokens: int | None = None) -> tuple[str, bool]:
     if max_tokens is not None and tokens_of(text) > max_tokens:
         return text[: max_tokens * CHARS_PER_TOKEN].rstrip(), True
     return text, False
+
+
+def _broken(paragraph: str) -> str:
+    """Return a paragraph with a line for each sentence."""
+    # Replacing is several times faster than a pattern that is tried at every character.
+    for end, broken in _ENDS_BEFORE_BLANK:
+        paragraph = paragraph.replace(end, broken)
+    for end, broken in _ENDS_ALONE:
+        if end in paragraph:
+            paragraph = paragraph.replace(f"{end} ", end).replace(end, broken)
+    return paragraph
 
 
 def _paragraphs(document: str) -> list[str]:
@@ -93,9 +103,11 @@ def _choose(sentences: list[str], number: int) -> str:
     if not usable:
         return sentences[0][:LONG_SENTENCE_CHARS] if sentences else ""
 
+    top_words = frozenset(top)
+
     def telling(n: int) -> float:
         # By the root of the length: neither the longest nor a two-word sentence wins by its length alone.
-        return float(sum(top.get(word, 0) for word in set(words[n])) / math.sqrt(len(words[n])))
+        return float(sum(map(top.__getitem__, top_words.intersection(words[n]))) / math.sqrt(len(words[n])))
 
     best = sorted(usable, key=lambda n: (-telling(n), n))[:number]
     return " ".join(sentences[n] for n in sorted(best))

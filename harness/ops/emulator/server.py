@@ -1,22 +1,22 @@
-"""The emulator under uvicorn: a listening socket first, so that a port in use is said before anything starts."""
+"""The emulator on a port: a listening socket first, so that a port in use is said before anything starts."""
 
+import asyncio
 import contextlib
 import errno
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import uvicorn
-
 from harness.ops.emulator.app import Emulator
 from harness.ops.emulator.behaviour import Behaviour
+from harness.ops.emulator.connection import Connection
 from harness.policy.errors import Unavailable
 
 BACKLOG = 2048  # connections that may wait while the loop is busy: more than any client of the benchmarks opens
-KEEP_ALIVE_S = 75  # longer than clients keep an idle connection (5 s), so that the client is the one who closes it
-SHUTDOWN_S = 2  # calls in flight get this long after SIGTERM
+SHUTDOWN_S = 2.0  # calls in flight get this long after SIGTERM
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
         raise Unavailable(f"--host {host} is no address of this machine: {error}", field="host") from None
-    listener = socket.socket(found[0], found[1])
+    # With the protocol named: only then does asyncio turn Nagle's algorithm off, with which a stream waits for acks.
+    listener = socket.socket(found[0], found[1], found[2])
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(found[4])
@@ -65,38 +66,51 @@ def url_of(listener: socket.socket) -> str:
 
 def serve(listener: socket.socket, behaviour: Behaviour, *, seed: int = 0) -> None:
     """Serve until SIGTERM or SIGINT; calls in flight get `SHUTDOWN_S`. Only for the main thread."""
-    with contextlib.suppress(KeyboardInterrupt):
-        _server_of(Emulator(behaviour, seed=seed)).run(sockets=[listener])
+
+    async def until_told() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await _serve(listener, Emulator(behaviour, seed=seed), stop)
+
+    with contextlib.suppress(KeyboardInterrupt):  # one that comes before the handlers stand
+        asyncio.run(until_told())
 
 
 @contextlib.contextmanager
-def running(behaviour: Behaviour, *, host: str = "127.0.0.1", port: int = 0, seed: int = 0) -> Iterator[Running]:
+def running(
+    behaviour: Behaviour, *, host: str = "127.0.0.1", port: int = 0, seed: int = 0, emulator: Emulator | None = None
+) -> Iterator[Running]:
     """Serve from a thread while the block runs. Raises: Unavailable when the port can't be had."""
-    emulator = Emulator(behaviour, seed=seed)
-    server = _server_of(emulator)
+    served = emulator or Emulator(behaviour, seed=seed)
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+
+    def serve_until_told() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(_serve(listener, served, stop))
+
     with listen(host, port) as listener:
-        thread = threading.Thread(target=server.run, args=([listener],), name="emulator", daemon=True)
+        thread = threading.Thread(target=serve_until_told, name="emulator", daemon=True)
         thread.start()
         try:
-            yield Running(url=url_of(listener), emulator=emulator)
+            yield Running(url=url_of(listener), emulator=served)
         finally:
-            server.should_exit = True
+            loop.call_soon_threadsafe(stop.set)
             thread.join()
 
 
-def _server_of(emulator: Emulator) -> uvicorn.Server:
-    return uvicorn.Server(
-        uvicorn.Config(
-            emulator,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=SHUTDOWN_S,
-        )
-    )
+async def _serve(listener: socket.socket, emulator: Emulator, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    open_ones: set[Connection] = set()
+    server = await loop.create_server(lambda: Connection(emulator, open_ones), sock=listener, backlog=BACKLOG)
+    try:
+        await stop.wait()
+        server.close()
+        if answering := [task for one in list(open_ones) if (task := one.retire()) is not None]:
+            await asyncio.wait(answering, timeout=SHUTDOWN_S)
+    finally:
+        server.close()
+        for one in list(open_ones):
+            one.drop()
+        # Closed connections are told so in the loop's next round; without it their sockets would outlive it.
+        await asyncio.sleep(0)
