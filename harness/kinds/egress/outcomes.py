@@ -1,0 +1,63 @@
+"""What a downstream's answer or silence is, as an error of work. The same table as `engine.downstream`, which kinds
+may not import; a test holds the two together.
+"""
+
+import datetime
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from harness.kinds.errors import Permanent, RateLimited, TimedOut, Transient, WorkError
+from harness.policy.errors import ErrorClass
+
+RETRY_AFTER_MAX_S = 86_400 * 365
+
+
+def error_of_status(status: int, host: str, *, retry_after_s: float | None = None) -> WorkError | None:
+    """Return the error that an HTTP status is; None below 400.
+
+    >>> error_of_status(204, "api.example") is None, error_of_status(404, "api.example").error_class
+    (True, <ErrorClass.VALIDATION: 'validation'>)
+    """
+    text = f"{host} answered {status}"
+    if status < 400:
+        return None
+    if status == 429:
+        return RateLimited(text, retry_after_s=retry_after_s)
+    if status in (401, 403, 407):
+        return Permanent(text, error_class=ErrorClass.PERMISSION)
+    if status in (408, 504):
+        return TimedOut(text)
+    if status >= 500:
+        return Transient(text, retry_after_s=retry_after_s)
+    return Permanent(text)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that Retry-After asks to wait, given as a number or as a date; None when it says nothing.
+
+    >>> retry_after_s({"retry-after": "2"}), retry_after_s({"retry-after": "soon"}), retry_after_s({})
+    (2.0, None, None)
+    """
+    value = headers.get("retry-after", "").strip()
+    try:
+        if value.isascii() and value.isdigit():
+            seconds = float(value)
+        else:
+            at = parsedate_to_datetime(value)
+            at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+            seconds = max(0.0, (at - datetime.datetime.now(datetime.UTC)).total_seconds())
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds <= RETRY_AFTER_MAX_S else None
+
+
+def network_error(text: str) -> Transient:
+    """Return the error of a connection that didn't come about or broke."""
+    error = Transient(text)
+    error.error_class = ErrorClass.NETWORK
+    return error
+
+
+def forbidden(text: str) -> Permanent:
+    """Return the error of an address that may not be reached."""
+    return Permanent(text, error_class=ErrorClass.PERMISSION)

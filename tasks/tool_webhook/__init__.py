@@ -1,0 +1,1 @@
+"""Webhooks: one delivery, one token, signed."""
