@@ -11,13 +11,18 @@ GRANT USAGE ON SEQUENCE artifact_id_seq TO {engine}, {staff}, {web};
 
 GRANT SELECT, INSERT, UPDATE ON audit_entry TO {engine}, {staff};
 GRANT USAGE ON SEQUENCE audit_entry_id_seq TO {engine}, {staff};
+-- Whoever may delete, by whatever grant: not here.
+CREATE FUNCTION harness_audit_stays() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'an audit entry stays' USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER audit_stays BEFORE DELETE ON audit_entry FOR EACH ROW EXECUTE FUNCTION harness_audit_stays();
 
 -- Drop the oldest day of the trace that ended before `before`; events of tasks that are still there move to the default
 -- partition first, so that a task that waits for months keeps its story. Returns the partition's name; null: no more.
--- The copy is made before the parent is locked: submitting and settling wait only for the moment of the detach.
+-- Only the owner of the tables can: a command calls it. The copy is made before the parent is locked: submitting and settling wait only for the moment of the detach.
 CREATE FUNCTION harness_drop_event_day(before timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
-SET enable_seqscan = on SET enable_hashjoin = on SET plan_cache_mode = auto AS $$
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     part text;
 BEGIN
@@ -38,4 +43,3 @@ BEGIN
     RETURN part;
 END $$;
 REVOKE EXECUTE ON FUNCTION harness_drop_event_day(timestamptz) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION harness_drop_event_day(timestamptz) TO {staff};
