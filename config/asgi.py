@@ -17,11 +17,18 @@ _django = get_asgi_application()
 
 from harness.web import service  # noqa: E402  (models load only after Django is set up)
 from harness.web.edge import Lifespan, SizeLimit  # noqa: E402
+from harness.web.threads import SharedThread  # noqa: E402
+from harness.web.upload import OpenBodies  # noqa: E402
 
+_threaded = SharedThread(_django, pattern=r"/api/v1/tasks/[^/]+/stream")
 # A payload at its limit may take six times as many bytes on its way, with every character escaped.
 _sized = SizeLimit(
-    _django,
+    _threaded,
     default_bytes=6 * settings.HARNESS_BODY_MAX_BYTES + 64 * 1024,
-    limits={"/api/v1/runs": settings.HARNESS_RUN_MAX_BYTES},
+    limits={
+        "/api/v1/runs": settings.HARNESS_RUN_MAX_BYTES,
+        "/api/v1/artifacts": settings.HARNESS_ARTIFACT_MAX_BYTES,
+    },
 )
-application = Lifespan(_sized, startup=service.service, shutdown=service.close)
+_opened = OpenBodies(_sized, paths=["/api/v1/artifacts"])
+application = Lifespan(_opened, startup=service.service, shutdown=service.close)

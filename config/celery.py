@@ -93,6 +93,11 @@ _conf: dict[str, Any] = {
 app.conf.update(_conf)
 
 option.install(app, settings.HARNESS_TOPOLOGY)
+if "flower" in sys.argv:
+    from harness.worker import monitor
+
+    app.conf.broker_pool_limit = monitor.BROKER_CONNECTIONS
+    monitor.close_door()
 
 
 @signals.setup_logging.connect(weak=False)

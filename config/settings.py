@@ -6,13 +6,17 @@ embedded stack are used (`manage.py stack up` writes them), so that commands fin
 
 import os
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from harness.kinds import models
 from harness.ops.local import addresses
+from harness.policy.admission import parse_ttl_s
+from harness.policy.models import parse as parse_models
 from harness.policy.settings import parse
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -32,26 +36,76 @@ ALLOWED_HOSTS = _setting("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(","
 
 with (BASE_DIR / "config" / "resources.toml").open("rb") as _file:
     HARNESS_TOPOLOGY = parse(tomllib.load(_file))
+with (BASE_DIR / "config" / "models.toml").open("rb") as _file:
+    HARNESS_MODELS = parse_models(tomllib.load(_file))
+models.configure(HARNESS_MODELS)
+# Where the output of running tasks goes on its way to who watches: any Redis; without one, nobody sees it live.
+HARNESS_LIVE_URL = _setting(
+    "HARNESS_LIVE_URL", BROKER_URL if BROKER_URL.startswith(("redis", "unix", "valkey")) else ""
+)
 HARNESS_TASK_PACKAGES = _setting("HARNESS_TASK_PACKAGES", "tasks").split(",")
 HARNESS_BODY_MAX_BYTES = int(_setting("HARNESS_BODY_MAX_BYTES", str(256 * 1024)))  # a payload; a result
+# Seconds within which a task of P0, P1, P2, P3 must start unless it says itself; "none": no limit.
+HARNESS_TTL_S = parse_ttl_s(_setting("HARNESS_TTL_S", "300,3600,86400,604800"))
 HARNESS_RUN_MAX_TASKS = 10_000
 HARNESS_RUN_MAX_BYTES = 32 * 1024 * 1024
+# Folders whose files may be ingested, separated as in PATH; "{tenant}" in one is the tenant's number, else every tenant
+# may read what is below it. None by default.
+HARNESS_DOCUMENT_ROOTS = _setting("HARNESS_DOCUMENT_ROOTS")
+# Artifacts: a folder for their bytes; with a bucket only for what is on its way into it. The credentials of S3 come
+# from the environment, as boto3 finds them (AWS_ACCESS_KEY_ID ..).
+HARNESS_ARTIFACTS_DIR = _setting("HARNESS_ARTIFACTS_DIR", str(addresses.home(BASE_DIR) / "artifacts"))
+HARNESS_ARTIFACTS_S3_BUCKET = _setting("HARNESS_ARTIFACTS_S3_BUCKET")
+HARNESS_ARTIFACTS_S3_ENDPOINT = _setting("HARNESS_ARTIFACTS_S3_ENDPOINT")  # of a server that isn't Amazon's
+HARNESS_ARTIFACTS_S3_PREFIX = _setting("HARNESS_ARTIFACTS_S3_PREFIX", "artifacts")
+HARNESS_ARTIFACT_MAX_BYTES = int(_setting("HARNESS_ARTIFACT_MAX_BYTES", str(1024**3)))
+HARNESS_ARTIFACT_KEEP_DAYS = float(_setting("HARNESS_ARTIFACT_KEEP_DAYS", "30"))  # unless the upload says otherwise
+HARNESS_KEEP_DAYS = float(_setting("HARNESS_KEEP_DAYS", "30"))  # ended tasks and their trace; `manage.py retention`
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "artifacts": {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": HARNESS_ARTIFACTS_S3_BUCKET,
+            "endpoint_url": HARNESS_ARTIFACTS_S3_ENDPOINT or None,
+            "location": HARNESS_ARTIFACTS_S3_PREFIX,
+            "file_overwrite": True,  # names are UUIDs of ours: asking for a free one costs a request
+            "max_memory_size": 1024 * 1024,  # of a download; the rest of it is on disk
+        },
+    }
+    if HARNESS_ARTIFACTS_S3_BUCKET
+    else {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {
+            "location": HARNESS_ARTIFACTS_DIR,
+            "file_permissions_mode": 0o600,
+            "directory_permissions_mode": 0o700,
+        },
+    },
+}
 HARNESS_LOG_LEVEL = _setting("HARNESS_LOG_LEVEL", "INFO")
 
 INSTALLED_APPS = [
+    "harness.web",  # templates: ours, then Unfold's, then the admin's
+    "unfold",
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.contenttypes",
     "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "axes",
     "pgtrigger",
     "django_celery_results",
     "ninja",
     "harness.store",
-    "harness.web",
     "harness.ops",
 ]
 MIDDLEWARE = [
     # All async: under ASGI a synchronous one, also Django's own, costs each request a thread.
     "harness.web.edge.Edge",
     "harness.web.static_files.StaticFiles",
+    "harness.web.admin.layers.AdminLayers",
 ]
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -59,7 +113,14 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "APP_DIRS": True,
-        "OPTIONS": {"context_processors": []},
+        "OPTIONS": {
+            # Each renders only where it is asked: pages of the admin.
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
     }
 ]
 
@@ -84,9 +145,87 @@ DATABASES = {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_TZ = True
+FORMAT_MODULE_PATH = ["harness.web.formats"]  # clock times, to the second
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 # The largest request: a run of 32 MiB; each payload in it has its own limit.
 DATA_UPLOAD_MAX_MEMORY_SIZE = HARNESS_RUN_MAX_BYTES
 LOGGING_CONFIG = None  # harness.telemetry.logs configures logging, once, in each process's entry point
+
+# The admin: people's logins. Everything here is at work below /admin/ only (harness.web.admin.layers).
+HARNESS_HTTPS = _setting("HARNESS_HTTPS", "0") == "1"  # people come over HTTPS: cookies are sent over nothing else
+HARNESS_ADMIN_LAYERS = [
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}", "OPTIONS": options}
+    for name, options in (
+        ("UserAttributeSimilarityValidator", {}),
+        ("MinimumLengthValidator", {"min_length": 12}),
+        ("CommonPasswordValidator", {}),
+        ("NumericPasswordValidator", {}),
+    )
+]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]  # both: nobody can lock a colleague out from elsewhere
+AXES_RESET_ON_SUCCESS = True
+AXES_LOCKOUT_TEMPLATE = "harness/admin/locked_out.html"
+AXES_DISABLE_ACCESS_LOG = True  # tries that failed are kept; who came and went is the session's business
+AXES_VERBOSE = False
+LOGIN_REDIRECT_URL = "/admin/"
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/admin/"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "harness_session", "harness_csrf"
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Strict"
+CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HARNESS_HTTPS
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        # Unfold's Alpine evaluates its attributes; nothing inline runs, and scripts come from here alone.
+        "script-src": ["'self'", "'unsafe-eval'"],
+        "style-src": ["'self'"],
+        "style-src-attr": ["'unsafe-inline'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+UNFOLD = {
+    "SITE_TITLE": "Harness",
+    "SITE_HEADER": "Harness",
+    "SITE_SUBHEADER": "Operations",
+    "SITE_SYMBOL": "conveyor_belt",
+    "SITE_URL": None,
+    "SHOW_VIEW_ON_SITE": False,
+    "BORDER_RADIUS": "6px",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "/static/harness/mark.svg"}],
+    "STYLES": ["/static/harness/admin.css"],
+    "SIDEBAR": {"navigation": "harness.web.admin.menu.groups"},
+}
+SILENCED_SYSTEM_CHECKS = [
+    # These look for middleware in MIDDLEWARE; it stands in HARNESS_ADMIN_LAYERS, which a check of our own looks into.
+    "admin.E408",
+    "admin.E409",
+    "admin.E410",
+    "axes.W002",
+    # SecurityMiddleware, frame options and CSRF: harness.web.edge sends the headers on every answer, the API takes no
+    # cookies, and what redirects to HTTPS (and says HSTS) is the proxy that ends it.
+    "security.W001",
+    "security.W002",
+    "security.W003",
+    "security.W004",
+    "security.W008",
+]

@@ -1,13 +1,16 @@
-"""URLs: the API with its documentation, and the probes."""
+"""URLs: the API with its documentation, the admin, and the probes."""
 
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import path
 
 from harness.web import health, problems
+from harness.web.admin.site import site
 from harness.web.api.app import api
 
 urlpatterns = [
     path("api/", api.urls),
+    path("admin/", site.urls),
     path("health/live", health.live),
     path("health/ready", health.ready),
 ]
@@ -15,4 +18,6 @@ urlpatterns = [
 
 def handler500(request: HttpRequest) -> HttpResponse:
     """What nobody foresaw, outside the API's own handlers."""
+    if request.path.startswith("/admin/"):
+        return HttpResponse(render_to_string("harness/admin/unavailable.html", {"broken": True}), status=500)
     return problems.problem("internal", "something went wrong inside Harness; it has been logged")

@@ -1,16 +1,67 @@
 """A context for the kinds' own tests: real objects, no queue behind it."""
 
 import contextlib
+import io
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, TypeVar
 
 import psycopg
 import pytest
 
-from harness.kinds import Cancelled, Context
+from harness.kinds import Cancelled, Context, Permanent, folders, models
+from harness.kinds.artifacts import Artifact, Content
+from harness.kinds.documents import Chunk, Filters, Found, NewDocument
 
 T = TypeVar("T")
+
+
+class Shelf:
+    """The `Documents` and `Artifacts` of a context without a store: what was put, and files below `roots`."""
+
+    def __init__(self) -> None:
+        self.roots: tuple[str, ...] = ()
+        self.documents: dict[str, tuple[NewDocument, list[Chunk]]] = {}
+        self.uploads: dict[str, tuple[Artifact, bytes]] = {}
+
+    def open_file(self, path: str) -> BinaryIO:
+        return folders.open_file(self.roots, path)
+
+    def put(self, document: NewDocument, chunks: Sequence[Chunk]) -> str:
+        self.documents[document.sha256] = (document, list(chunks))
+        return document.sha256
+
+    def search(self, query: str, limit: int, filters: Filters) -> Found:
+        raise AssertionError("searching needs the store: see tests/store/test_documents.py")
+
+    def add(self, name: str, content: bytes, content_type: str = "application/octet-stream") -> str:
+        number = f"00000000-0000-4000-8000-{len(self.uploads):012}"
+        about = Artifact(
+            id=number, name=name, content_type=content_type, bytes=len(content), sha256="", expires_at=datetime.now(UTC)
+        )
+        self.uploads[number] = (about, content)
+        return number
+
+
+class Uploads:
+    """The shelf's uploads as `Artifacts`."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def put(self, name: str, content_type: str, content: Content, *, keep_s: float | None = None) -> Artifact:
+        whole = bytes(content) if isinstance(content, bytes | bytearray | memoryview) else b"".join(content)
+        return self.find(self._shelf.add(name, whole, content_type))
+
+    def find(self, artifact_id: str) -> Artifact:
+        if artifact_id not in self._shelf.uploads:
+            raise Permanent(f"there is no artifact {artifact_id}")
+        return self._shelf.uploads[artifact_id][0]
+
+    def open(self, artifact_id: str) -> BinaryIO:
+        self.find(artifact_id)
+        return io.BytesIO(self._shelf.uploads[artifact_id][1])
 
 
 class Alone:
@@ -18,7 +69,11 @@ class Alone:
 
     def __init__(self, connection: "psycopg.Connection[Any] | None" = None, *, tenant_id: int = 1) -> None:
         self.calls: list[str] = []
+        self.shown: list[str] = []
+        self.used: list[tuple[str, int, int]] = []
         self.stop = False
+        self.documents = Shelf()
+        self.artifacts = Uploads(self.documents)
         self._connection = connection
         self._tenant_id = tenant_id
 
@@ -44,6 +99,13 @@ class Alone:
     def call(self, resource: str, fn: Callable[[], T]) -> T:
         self.calls.append(resource)
         return fn()
+
+    def emit(self, text: str) -> None:
+        self.shown.append(text)
+
+    def spent(self, model: str, tokens_in: int, tokens_out: int) -> float | None:
+        self.used.append((model, tokens_in, tokens_out))
+        return models.configured().cost_usd(model, tokens_in, tokens_out)
 
     @contextlib.contextmanager
     def db(self) -> "Iterator[psycopg.Connection[Any]]":

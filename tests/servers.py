@@ -34,6 +34,7 @@ class _Run:
         self._servers: Servers | None = None
         self._home: Path | None = None
         self._lock: int | None = None
+        self._files = ""  # artifacts of this run
         self._embedded_database = not os.environ.get("DATABASE_URL")
 
     def start(self) -> None:
@@ -48,10 +49,15 @@ class _Run:
         os.environ["DATABASE_URL"] = _test_database(found["DATABASE_URL"])
         os.environ["BROKER_URL"] = found["BROKER_URL"]
         os.environ.setdefault("SECRET_KEY", "only-for-tests")
+        # Not under _PREFIX of its own: other runs take such folders, without a lock, for those of killed runs.
+        self._files = tempfile.mkdtemp(prefix="artifacts-", dir=self._home)
+        os.environ["HARNESS_ARTIFACTS_DIR"] = self._files
         if self._embedded_database:
             os.environ[EMBEDDED] = "1"
 
     def stop(self) -> None:
+        if self._files:
+            shutil.rmtree(self._files, ignore_errors=True)
         if self._servers and self._home and self._lock is not None:
             self._servers.stop()
             _remove(open_places(self._home))

@@ -4,7 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from django.conf import settings
+
 from harness.engine import downstream
+from harness.engine.artifacts import RunArtifacts
+from harness.engine.documents import TenantDocuments
+from harness.engine.live import Output
 from harness.engine.process import ProcessState, Running
 from harness.kinds.errors import Cancelled
 from harness.store.database import Connection
@@ -16,13 +21,14 @@ T = TypeVar("T")
 class RunContext:
     """One attempt at one task; implements `kinds.Context`."""
 
-    __slots__ = ("_process", "_resources", "_running", "_task")
+    __slots__ = ("_output", "_process", "_resources", "_running", "_task")
 
     def __init__(self, process: ProcessState, running: Running, task: ClaimedTask, resources: frozenset[str]) -> None:
         self._process = process
         self._running = running
         self._task = task
         self._resources = resources
+        self._output: Output | None = None
 
     @property
     def task_id(self) -> str:
@@ -38,6 +44,16 @@ class RunContext:
     def token(self) -> str:
         """The same over all attempts of the task."""
         return f"harness-{self._task.public_id}"
+
+    @property
+    def artifacts(self) -> RunArtifacts:
+        """The tenant's files."""
+        return RunArtifacts(self._process, self.checkpoint, tenant=self._task.tenant, task=self._task.id)
+
+    @property
+    def documents(self) -> TenantDocuments:
+        """The tenant's searchable documents."""
+        return TenantDocuments(self._process, self._task.tenant)
 
     def cancelled(self) -> bool:
         """Whether the task should end: a wish, a drain, a time-out, or a lost lease."""
@@ -57,6 +73,31 @@ class RunContext:
             )
         self.checkpoint()
         return downstream.call(fn)
+
+    def emit(self, text: str) -> None:
+        """Show a piece of output, soon. Raises: LeaseLost."""
+        self._process.fence.check()
+        if self._running.taken_over:
+            return  # settled from outside: who watches has been told how it ended
+        if self._output is None:
+            self._output = self._process.live.open(self.task_id, self._task.release_no)
+            self._running.watched.add(self.task_id)
+        self._process.live.emit(self._output, text)
+
+    def spent(self, model: str, tokens_in: int, tokens_out: int) -> float | None:
+        """Count tokens and their cost. Returns USD, or None when the model has no price."""
+        if tokens_in < 0 or tokens_out < 0:
+            raise ValueError(f"tokens can't be below 0: {tokens_in} in, {tokens_out} out")
+        usd: float | None = settings.HARNESS_MODELS.cost_usd(model, tokens_in, tokens_out)
+        running = self._running
+        running.tokens += tokens_in + tokens_out
+        running.usd = None if usd is None or running.usd is None else running.usd + usd
+        return usd
+
+    def end(self) -> None:
+        """The kind has returned or raised: let what it showed last go out before its end is known."""
+        if self._output is not None:
+            self._process.live.end(self._output)
 
     @contextmanager
     def db(self) -> Iterator[Connection]:

@@ -6,14 +6,15 @@ once. Nothing here waits for a worker.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.kinds import registry
 from harness.policy.dispatch import BUNDLE_MAX, Facts, FlowFacts, Head, Pick, plan
 from harness.policy.errors import Unavailable
+from harness.policy.money import Standing
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
-from harness.store import snapshot, transitions
+from harness.store import money, snapshot, transitions
 from harness.store.database import Connection
 from harness.store.message import Message
 from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, Scopes
@@ -39,6 +40,7 @@ class Memory:
     deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
     flows_seen: dict[str, int] = field(default_factory=dict)  # flows of the last look, by pool
     bundled: dict[str, bool] = field(default_factory=dict)  # whether that look saw work to bundle
+    beyond: dict[int, Standing] = field(default_factory=dict)  # tenants whose budget is spent
     held: dict[tuple[str, int], str] = field(default_factory=dict)  # (pool, flow) -> the reason that binds
 
 
@@ -96,7 +98,15 @@ def _scopes(connection: Connection, memory: Memory) -> Scopes:
     if memory.scopes is None or now_s - memory.scopes_read_s >= SCOPES_EVERY_S:
         memory.scopes, memory.scopes_read_s = snapshot.scopes(connection), now_s
         memory.held.clear()
+        _look_at_budgets(connection, memory)
     return memory.scopes
+
+
+def _look_at_budgets(connection: Connection, memory: Memory) -> None:
+    beyond = money.beyond(connection)
+    for tenant in beyond.keys() - memory.beyond.keys():
+        log.info("budget_spent", tenant=tenant, period=beyond[tenant].period, limit_usd=beyond[tenant].limit_usd)
+    memory.beyond = beyond
 
 
 def _load(connection: Connection, topology: Topology, scopes: Scopes) -> _Room:
@@ -153,7 +163,7 @@ def _pages(connection: Connection, pool: str, room: _Room, scopes: Scopes, memor
             connection,
             pool,
             after=after,
-            blocked=_blocked(pool, room, scopes),
+            blocked=_blocked(pool, room, scopes, memory.beyond),
             limit=FLOWS_A_PAGE,
             heads=heads,
             rows=wanted + FLOWS_A_PAGE,
@@ -166,7 +176,7 @@ def _pages(connection: Connection, pool: str, room: _Room, scopes: Scopes, memor
         after = (rows[-1].priority, rows[-1].rank, rows[-1].id)
 
 
-def _blocked(pool: str, room: _Room, scopes: Scopes) -> Blocked:
+def _blocked(pool: str, room: _Room, scopes: Scopes, beyond: Collection[int]) -> Blocked:
     priorities: set[int] = set()
     tenants, runs = set(room.full_tenants), set(room.full_runs)
     for scope, key, _, _ in scopes.pauses:
@@ -178,7 +188,8 @@ def _blocked(pool: str, room: _Room, scopes: Scopes) -> Blocked:
             tenants.add(int(key))
         elif scope == "run":
             runs.add(int(key))
-    pairs: set[tuple[int, str]] = set()
+    # What costs isn't started beyond the tenant's budget; its other work goes on.
+    pairs = {(tenant, kind.signature) for kind in registry.costing(pool) for tenant in beyond}
     signatures = {kind.signature for kind in registry.all_kinds() if kind.pool == pool and kind.signature}
     for (tenant, scope, name), left in room.quotas.items():
         if scope == "pool" and name == pool and left <= 0:

@@ -14,6 +14,7 @@ from typing import Protocol
 import psycopg
 
 from harness.engine import dispatch, sweep
+from harness.engine.schedules import Firing
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology
 from harness.store import leader
@@ -50,13 +51,22 @@ class Broker(Protocol):
 
 
 class Dispatcher:
-    """One dispatcher process. `run` returns when `stop` is set."""
+    """One dispatcher process. `run` returns when `stop` is set. `firing`: the settings of what schedules bring."""
 
-    def __init__(self, *, database_url: str, broker: Broker, topology: Topology, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        *,
+        database_url: str,
+        broker: Broker,
+        topology: Topology,
+        stop: threading.Event,
+        firing: Firing | None = None,
+    ) -> None:
         self._url = database_url
         self._topology = topology
         self._stop = stop
         self._broker = broker
+        self._firing = firing or Firing()
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:
@@ -140,7 +150,7 @@ class Dispatcher:
             try:
                 with self._open("dispatcher-sweep") as connection:
                     while not over.wait(sweep.EVERY_S):
-                        if sweep.sweep(connection, epoch=epoch).woke:
+                        if sweep.sweep(connection, epoch=epoch, firing=self._firing).woke:
                             bell.ring(connection)
                         if tidied_s is None or time.monotonic() - tidied_s >= TIDY_EVERY_S:
                             sweep.tidy(connection)

@@ -49,7 +49,7 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
         for task in live:
             if running.taken_over:
                 break
-            outcomes.append(_run(process, running, task))
+            outcomes.append(settle.with_spent(_run(process, running, task), running.tokens, running.usd))
             now_s = time.monotonic()
             if now_s - flushed_s >= FLUSH_S and len(live) > 1:
                 _settle(process, running, outcomes)
@@ -63,6 +63,8 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
         if running.taken_over:
             _drop_zombie(process, running)
         process.running.pop(lease, None)
+        if running.watched:
+            process.live.look(running.watched)
 
 
 def _claim(process: ProcessState, lease: int, token: int) -> list[ClaimedTask]:
@@ -102,6 +104,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     running.attempts_used = task.attempts_used
     running.max_attempts = kind.max_attempts
     running.task = task.id
+    running.tokens, running.usd = 0, 0.0
     if process.draining or running.stop is not None:
         return settle.interrupted(task, running.stop or "drain", 0.0)
     context = RunContext(process, running, task, frozenset(kind.resources))
@@ -127,6 +130,8 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
             error_class=outcome.error_class,
         )
         return outcome
+    finally:
+        context.end()
 
 
 def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:

@@ -27,7 +27,7 @@ def encode(value: object, field: str, *, max_bytes: int) -> str:
     if len(raw) > max_bytes:
         raise TooLarge(
             f"{field}: {len(raw):,} bytes as JSON are more than the limit of {max_bytes:,}: pass a reference to the "
-            "content instead, or split it",
+            "content instead (an artifact's id: /api/v1/artifacts), or split it",
             field=field,
         )
     for sign in _SIGNS:

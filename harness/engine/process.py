@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
+from django.conf import settings
 from psycopg_pool import ConnectionPool
 
+from harness.engine.live import Live
 from harness.engine.together import Together
 from harness.store import transitions
 from harness.store.database import Connection, Role, borrowed, open_pool
@@ -82,6 +84,9 @@ class Running:
     taken_over: bool = False  # the watcher settled it; the thread's own outcome no longer counts
     taken_over_s: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    tokens: int = 0  # that the member running now has used so far, and what they cost (None: one had no price)
+    usd: float | None = 0.0
+    watched: set[str] = field(default_factory=set)  # public ids of the members that have shown output
 
     def ask_to_stop(self, why: str) -> None:
         """Let the task see, at its next look, that it should end: cancel, pause, drain or timeout."""
@@ -111,6 +116,7 @@ class ProcessState:
         self.running: dict[int, Running] = {}
         self.draining = False
         self.doorbell = Doorbell()
+        self.live = Live(settings.HARNESS_LIVE_URL, may_send=fence.is_open)
         self.claims: Together[tuple[int, int], list[ClaimedTask]] = Together(self._claim, lanes=LANES)
         self.settles: Together[Ended, psycopg.Error | None] = Together(self._settle, lanes=LANES)
 

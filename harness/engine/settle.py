@@ -1,16 +1,18 @@
 """The stage `settle`: what an ended attempt becomes. Outcomes are values; `store.transitions.settle` commits them."""
 
 import traceback
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
 from harness.engine import payload
+from harness.kinds import models
 from harness.kinds.errors import Cancelled, Permanent, WorkError
 from harness.kinds.registry import Kind
 from harness.policy import retry
-from harness.policy.errors import ErrorClass, Invalid
+from harness.policy.errors import ErrorClass, Invalid, TooLarge
 from harness.policy.lifecycle import Event
 from harness.store.transitions import ClaimedTask, Outcome
 
@@ -21,10 +23,12 @@ TRACEBACK_BYTES = 8192
 def succeeded(task: ClaimedTask, result: Any, *, slot_s: float) -> Outcome:
     """The attempt returned. Raises: Permanent when what it returned isn't JSON, is too large or can't be stored."""
     output = None if result is None else _output(result)
-    tokens = getattr(result, "tokens_in", 0) + getattr(result, "tokens_out", 0) if output else 0
-    return Outcome(
-        task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=slot_s, output=output, tokens=tokens
-    )
+    return Outcome(task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=slot_s, output=output)
+
+
+def with_spent(outcome: Outcome, tokens: int, usd: float | None) -> Outcome:
+    """The same outcome with what its attempt used, however it ended. `usd` None: a model had no price."""
+    return replace(outcome, tokens=tokens, usd=usd) if tokens else outcome
 
 
 def from_error(
@@ -115,6 +119,8 @@ def refused(outcome: Outcome, why: str) -> Outcome:
         event=Event.BURY,
         slot_s=outcome.slot_s,
         spends=1,
+        tokens=outcome.tokens,
+        usd=outcome.usd,
         error={"class": "validation", "message": message},
         error_class="validation",
         message=message,
@@ -125,7 +131,12 @@ def refused(outcome: Outcome, why: str) -> Outcome:
 def _output(result: Any) -> str:
     value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     try:
-        return payload.encode(value, "result", max_bytes=settings.HARNESS_BODY_MAX_BYTES)
+        return models.redact(payload.encode(value, "result", max_bytes=settings.HARNESS_BODY_MAX_BYTES))
+    except TooLarge as error:
+        raise Permanent(
+            f"its result is too large for a row: {error.message}. A kind keeps it with `ctx.artifacts.put` and returns "
+            "the id"
+        ) from error
     except Invalid as error:
         raise Permanent(f"its result can't be stored as JSON: {error.message}") from error
 
@@ -155,5 +166,5 @@ def _traceback(error: BaseException) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that PostgreSQL can store: no NUL, no lone surrogates."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    """Text that may be stored: no provider's key; and that PostgreSQL can: no NUL, no lone surrogates."""
+    return models.redact(text).replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

@@ -11,19 +11,19 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import psycopg
-from pydantic import BaseModel, ValidationError
 
-from harness.engine import payload
+from harness.engine.requests import Desk, TaskRequest
 from harness.kinds import registry
-from harness.kinds.registry import Kind
-from harness.policy import admission
-from harness.policy.admission import Admit, Forbidden, OverQuota, Reject, TenantFacts
+from harness.policy import admission, money
+from harness.policy.admission import DEFAULT_TTL_S, Admit, Forbidden, OverQuota, Reject, TenantFacts
 from harness.policy.errors import Conflict, Invalid, TooLarge
+from harness.policy.money import Standing
 from harness.policy.settings import PRIORITIES
 from harness.store import idempotency, queries, transitions
+from harness.store import money as spending
 from harness.store.backlog import Backlog, insert_run
 from harness.store.database import Connection
 from harness.store.doorbell import Doorbell
@@ -31,26 +31,26 @@ from harness.store.idempotency import Fingerprint
 from harness.store.transitions import NewTask
 from harness.telemetry import logs
 
+__all__ = [
+    "Accepted",
+    "Checked",
+    "Door",
+    "RunRequest",
+    "TaskRequest",
+    "check",
+    "check_run",
+    "commit",
+    "submit",
+    "submit_run",
+]
+
 TASKS = "tasks"  # the routes that an idempotency key belongs to
 RUNS = "runs"
 ERRORS_TOLD = 20  # of a request with many wrong values
 NAME_MAX_CHARS = 200
 KEY_MAX_CHARS = 255
-FURTHEST = timedelta(days=36525)  # what lies beyond the year 9999 in some zone can be stored but not read
 
 log = logs.get(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskRequest:
-    """One task as asked for. `input` is a JSON value; `priority` None: the tenant's default; times are aware."""
-
-    kind: str
-    input: object
-    priority: int | None = None
-    not_before: datetime | None = None
-    start_by: datetime | None = None
-    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,23 +78,28 @@ class Checked:
 class Accepted:
     """What was made, in the order asked for; `existing`: by an earlier submission with the same idempotency key.
 
-    Of an existing run the tasks aren't listed (`queries.tasks_of_run`).
+    `start_by`: when the first of them expires, if any may. Of an existing run the tasks aren't listed
+    (`queries.tasks_of_run`), and of what exists start_by isn't known here.
+    `standing`: where the tenant's budget stands, if the work costs.
     """
 
     task_ids: tuple[uuid.UUID, ...]
     run_id: uuid.UUID | None
     existing: bool
+    start_by: datetime | None = None
+    standing: Standing = money.OPEN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Door:
     """What one process needs to take submissions; make one a process and share it between threads.
 
-    `body_max_bytes`: of one payload as JSON.
+    `body_max_bytes`: of one payload as JSON. `ttl_s`: the default time to start, by priority; None: no limit.
     """
 
     body_max_bytes: int
     run_max_tasks: int = 10_000
+    ttl_s: Sequence[float | None] = DEFAULT_TTL_S
     backlog: Backlog = field(default_factory=Backlog)
     doorbell: Doorbell = field(default_factory=Doorbell)
 
@@ -134,7 +139,7 @@ def check(
     """Check tasks against their kinds, without I/O. Raises: Invalid, TooLarge, naming the field."""
     if idempotency_key is not None and len(requests) != 1:
         raise Invalid("an idempotency key goes with exactly one task, or with a run", field="Idempotency-Key")
-    marks = idempotency.fingerprint(_fields(requests[0])) if idempotency_key is not None else None
+    marks = idempotency.fingerprint(requests[0].fields()) if idempotency_key is not None else None
     return _check(door, tenant, requests, run=None, idempotency_key=idempotency_key, marks=marks)
 
 
@@ -154,13 +159,13 @@ def check_run(door: Door, tenant: TenantFacts, run: RunRequest, *, idempotency_k
     marks = None
     if idempotency_key is not None:
         marks = idempotency.fingerprint(
-            {"name": run.name, "fanout_cap": run.fanout_cap}, [_fields(node) for node in run.nodes]
+            {"name": run.name, "fanout_cap": run.fanout_cap}, [node.fields() for node in run.nodes]
         )
     return _check(door, tenant, run.nodes, run=run, idempotency_key=idempotency_key, marks=marks)
 
 
 def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Checked, *, actor: str) -> Accepted:
-    """Decide on what was checked, and insert it. Raises: Forbidden, OverQuota, Conflict."""
+    """Decide on what was checked, and insert it. Raises: Forbidden, OverQuota, BudgetExceeded, Conflict."""
     count = len(checked.tasks)
     if not count:
         return Accepted(task_ids=(), run_id=None, existing=False)
@@ -171,6 +176,7 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
             existing = _existing(connection, tenant, checked, made=run_id or checked.tasks[0].public_id)
             if existing:
                 return existing
+            standing = _standing(connection, tenant, checked)
             backlog = door.backlog.reserve(
                 connection, tenant.id, count, quota=tenant.backlog_quota, now_s=time.monotonic()
             )
@@ -195,7 +201,24 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
         raise
     door.backlog.committed(tenant.id, count)
     _ring(door, connection)
-    return Accepted(task_ids=tuple(task.public_id for task in checked.tasks), run_id=run_id, existing=False)
+    return Accepted(
+        task_ids=tuple(task.public_id for task in checked.tasks),
+        run_id=run_id,
+        existing=False,
+        start_by=min((task.start_by for task in checked.tasks if task.start_by), default=None),
+        standing=standing,
+    )
+
+
+def _standing(connection: Connection, tenant: TenantFacts, checked: Checked) -> Standing:
+    """Look at the tenant's budget when work is asked for that costs. Raises: BudgetExceeded."""
+    costing = {kind.name for kind in registry.costing()}
+    if not any(task.kind in costing for task in checked.tasks):
+        return money.OPEN
+    standing = spending.standing(connection, tenant.id)
+    if standing.line == "hard":
+        raise money.refusal(standing)
+    return standing
 
 
 def _ring(door: Door, connection: Connection) -> None:
@@ -219,41 +242,22 @@ def _check(
             f"Idempotency-Key: must be 1 to {KEY_MAX_CHARS} visible ASCII characters", field="Idempotency-Key"
         )
     default = admission.default_priority(tenant)
-    now = datetime.now(UTC)
+    desk = Desk(body_max_bytes=door.body_max_bytes, ttl_s=door.ttl_s)
     tasks: list[NewTask] = []
-    errors: list[dict[str, str]] = []
-    signatures: dict[str, str] = {}
     dice = os.urandom(16 * len(requests))  # for all ids at once: a call each costs more than the rest of the id
     most_urgent, most_urgent_at = PRIORITIES[-1] + 1, 0
     for index, request in enumerate(requests):
         at = f"nodes[{index}]." if run else f"tasks[{index}]." if len(requests) > 1 else ""
         priority = default if request.priority is None else request.priority
-        kind = registry.find(request.kind)
-        if kind is None:
-            errors.append(payload.told(f"{at}kind", f"there is no kind {request.kind!r}; GET /api/v1/kinds lists them"))
-        else:
-            text = payload.encode(request.input, f"{at}input", max_bytes=door.body_max_bytes)
-            errors += _unfit(kind, request, priority, at, now)
-            if kind.name not in signatures:
-                signatures[kind.name] = kind.signature
-            tasks.append(
-                NewTask(
-                    kind=kind.name,
-                    version=kind.version,
-                    pool=kind.pool,
-                    priority=priority,
-                    signature=signatures[kind.name],
-                    input=text,
-                    public_id=uuid.UUID(bytes=dice[16 * index : 16 * index + 16], version=4),
-                    not_before=request.not_before,
-                    start_by=request.start_by,
-                    deadline=request.deadline,
-                )
-            )
+        public_id = uuid.UUID(bytes=dice[16 * index : 16 * index + 16], version=4)
+        task = desk.check(request, priority=priority, public_id=public_id, at=at)
+        if task is not None:
+            tasks.append(task)
         if priority < most_urgent:
             most_urgent, most_urgent_at = priority, index
-        if len(errors) >= ERRORS_TOLD:
+        if len(desk.errors) >= ERRORS_TOLD:
             break
+    errors = desk.errors
     if errors:
         first = errors[0]
         raise Invalid(f"{first['field']}: {first['message']}", field=first["field"], errors=errors[:ERRORS_TOLD])
@@ -265,37 +269,6 @@ def _check(
         idempotency_key=idempotency_key,
         fingerprint=marks,
     )
-
-
-def _unfit(kind: Kind, request: TaskRequest, priority: int, at: str, now: datetime) -> list[dict[str, str]]:
-    errors: list[dict[str, str]] = []
-    try:
-        kind.input.model_validate(request.input)
-    except ValidationError as error:
-        errors += payload.told_by_pydantic(error, f"{at}input")
-    if priority not in PRIORITIES:
-        errors.append(payload.told(f"{at}priority", f"must be 0 (most urgent) to 3, not {priority}"))
-    if request.not_before or request.start_by or request.deadline:
-        errors += _unfit_times(request, at, now)
-    return errors
-
-
-def _unfit_times(request: TaskRequest, at: str, now: datetime) -> list[dict[str, str]]:
-    times = {name: getattr(request, name) for name in ("not_before", "start_by", "deadline")}
-    naive = [name for name, value in times.items() if value and value.utcoffset() is None]
-    if naive:
-        return [payload.told(f"{at}{name}", "must carry a time zone, as in 2030-01-31T12:00:00Z") for name in naive]
-    errors = [
-        payload.told(f"{at}{name}", "is too far ahead")
-        for name, value in times.items()
-        if value and value > now + FURTHEST
-    ]
-    for name in ("start_by", "deadline"):
-        if times[name] and times[name] <= now:
-            errors.append(payload.told(f"{at}{name}", "is in the past"))
-        elif times[name] and times["not_before"] and times[name] <= times["not_before"]:
-            errors.append(payload.told(f"{at}{name}", "must be after not_before"))
-    return errors
 
 
 def _existing(connection: Connection, tenant: TenantFacts, checked: Checked, *, made: uuid.UUID) -> Accepted | None:
@@ -331,18 +304,6 @@ def _refusal(decision: Reject, checked: Checked) -> Forbidden | OverQuota:
         field_name = f"{at if checked.run or len(checked.tasks) > 1 else ''}priority"
         return Forbidden(f"{field_name}: {decision.message}", field=field_name)
     return OverQuota(decision.message, field="nodes" if checked.run else None, retry_after_s=decision.retry_after_s)
-
-
-def _fields(request: TaskRequest) -> dict[str, object]:
-    value = request.input.model_dump(mode="json") if isinstance(request.input, BaseModel) else request.input
-    inputs = {f"input.{name}": part for name, part in value.items()} if isinstance(value, dict) else {"input": value}
-    return inputs | {
-        "kind": request.kind,
-        "priority": request.priority,
-        "not_before": request.not_before,
-        "start_by": request.start_by,
-        "deadline": request.deadline,
-    }
 
 
 def _is_key(key: str) -> bool:

@@ -5,8 +5,12 @@ Level-triggered: each round looks at what is so, not at what changed, so a misse
 
 from dataclasses import dataclass
 
+from django.conf import settings
+
+from harness.engine import artifacts, schedules
+from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
-from harness.store import sessions, snapshot, transitions
+from harness.store import money, sessions, snapshot, transitions
 from harness.store.database import Connection
 from harness.telemetry import logs
 
@@ -28,15 +32,16 @@ class Swept:
     due: int
     expired: int
     resumed: int
+    scheduled: int
 
     @property
     def woke(self) -> bool:
         """Whether something may be ready now that wasn't."""
-        return bool(self.lost or self.unclaimed or self.due or self.resumed)
+        return bool(self.lost or self.unclaimed or self.due or self.resumed or self.scheduled)
 
 
-def sweep(connection: Connection, *, epoch: int) -> Swept:
-    """Do one round: dead sessions, unclaimed leases, due and expired tasks, versions that came back, charges."""
+def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
+    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, charges."""
     for session, host in sessions.end_dead(connection):
         log.warning("session_dead", session=str(session), host=host)
     lost = transitions.lose(connection, max_attempts=max_attempts(), retry_delay_s=1.0, actor=ACTOR)
@@ -48,13 +53,19 @@ def sweep(connection: Connection, *, epoch: int) -> Swept:
         due=transitions.wake_due(connection, actor=ACTOR),
         expired=transitions.expire_due(connection, actor=ACTOR),
         resumed=transitions.resume_version(connection, actor=ACTOR),
+        scheduled=schedules.fire_due(firing, connection),
     )
+    money.count(connection, epoch=epoch, unpriced_usd=settings.HARNESS_MODELS.unpriced_usd)
     snapshot.fold_charges(connection, epoch=epoch, weight=ESTIMATE_WEIGHT)
     return swept
 
 
 def tidy(connection: Connection) -> None:
-    """Make event partitions ahead; forget idempotency keys and sessions that are long over. Any number may run it."""
+    """Make event partitions ahead; forget idempotency keys, sessions that are long over, and artifacts that expired.
+
+    Any number may run it.
+    """
     connection.execute("SELECT harness_make_event_days(%s)", (EVENT_DAYS_AHEAD,))
     connection.execute("DELETE FROM idempotency WHERE expires_at < clock_timestamp()")
     connection.execute("DELETE FROM worker_session WHERE ended_at < clock_timestamp() - interval '1 day'")
+    artifacts.tidy(connection)

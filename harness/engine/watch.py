@@ -88,6 +88,9 @@ def hand_back(process: ProcessState, connection: Connection) -> int:
         outcomes = [
             settle.interrupt(task, release_no, why="drain", slot_s=0.0) for task, release_no in running.tasks.items()
         ]
+        outcomes = [
+            settle.with_spent(one, running.tokens, running.usd) if one.task == running.task else one for one in outcomes
+        ]
         handed += len(
             transitions.settle(
                 connection,
@@ -132,16 +135,15 @@ def _take_over(process: ProcessState, connection: Connection, running: Running, 
     outcomes: list[Outcome] = []
     for task, release_no in running.tasks.items():
         if task == running.task:
-            outcomes.append(
-                settle.overdue(
-                    task,
-                    release_no,
-                    kind,
-                    attempts_used=running.attempts_used,
-                    slot_s=now_s - running.task_began_s,
-                    jitter=random.random(),
-                )
+            late = settle.overdue(
+                task,
+                release_no,
+                kind,
+                attempts_used=running.attempts_used,
+                slot_s=now_s - running.task_began_s,
+                jitter=random.random(),
             )
+            outcomes.append(settle.with_spent(late, running.tokens, running.usd))
         else:
             outcomes.append(settle.interrupt(task, release_no, why="shared a slot with a task that hung", slot_s=0.0))
     transitions.settle(

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from harness.kinds.artifacts import Artifacts
+from harness.kinds.documents import Documents
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -28,6 +31,16 @@ class Context(Protocol):
         """An idempotency token for a side effect: the same over all attempts of the task."""
         ...
 
+    @property
+    def artifacts(self) -> Artifacts:
+        """The tenant's files: uploads to read, and results larger than a row to keep."""
+        ...
+
+    @property
+    def documents(self) -> Documents:
+        """The tenant's searchable documents, and the files that may be read."""
+        ...
+
     def cancelled(self) -> bool:
         """Whether someone wants this task to stop (cancel, pause, drain, time-out). Cheap: ask often."""
         ...
@@ -41,6 +54,21 @@ class Context(Protocol):
 
         Raises: RateLimited, TimedOut, Transient or Permanent, by what `fn` raised (HTTP status, time-out);
         Cancelled when the task is to stop; LeaseLost (engine) when this worker may no longer act.
+        """
+        ...
+
+    def emit(self, text: str) -> None:
+        """Show a piece of the answer to those who watch the task run. Never waits; call it as often as you like.
+
+        Best effort: it may come late or not at all (Redis away, 128 KiB of one attempt shown). The result is what you
+        return. A later attempt's output replaces this one's. Raises: LeaseLost (engine).
+        """
+        ...
+
+    def spent(self, model: str, tokens_in: int, tokens_out: int) -> float | None:
+        """Count what a call of a model used, also when it failed. Returns its cost in USD, None without a price.
+
+        `model`: a name of config/models.toml, or the provider's own. Recorded with the attempt, however that ends.
         """
         ...
 

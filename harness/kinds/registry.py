@@ -34,6 +34,7 @@ class Kind:
     max_attempts: int = 4
     bundle: bool = False
     est_s: float = 1.0
+    costs: bool = False
 
     @property
     def signature(self) -> str:
@@ -56,10 +57,12 @@ def kind(
     max_attempts: int = 4,
     bundle: bool = False,
     est_s: float = 1.0,
+    costs: bool = False,
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
     """Register `fn(ctx, payload)` as a kind. `est_s` is the expected run time until real ones are known.
 
     `bundle=True` is a promise: short, no call, step, ask or spawn; `ctx.db` is fine (architecture, decision 10).
+    `costs=True`: it spends money (`ctx.spent`), so a tenant's budget holds it; it must declare a resource.
     Raises: Invalid naming the argument.
     """
 
@@ -74,6 +77,8 @@ def kind(
                 f"kind {name!r}: a bundled kind takes at most {BUNDLE_EST_S} s (est_s) and needs no resources",
                 field="bundle",
             )
+        if costs and not resources:
+            raise Invalid(f"kind {name!r}: what costs declares the resource that it pays for", field="resources")
         _KINDS[name] = Kind(
             name=name,
             version=version,
@@ -86,6 +91,7 @@ def kind(
             max_attempts=max_attempts,
             bundle=bundle,
             est_s=est_s,
+            costs=costs,
         )
         return fn
 
@@ -108,6 +114,11 @@ def find(name: str) -> Kind | None:
 def all_kinds() -> tuple[Kind, ...]:
     """Return every registered kind, by name."""
     return tuple(_KINDS[name] for name in sorted(_KINDS))
+
+
+def costing(pool: str | None = None) -> tuple[Kind, ...]:
+    """Return the kinds that cost money, of one pool or of all."""
+    return tuple(one for one in _KINDS.values() if one.costs and pool in (None, one.pool))
 
 
 def check_against(topology: Topology) -> None:

@@ -6,12 +6,15 @@ A submission is admitted or refused as a whole. A refusal is an answer and a cou
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.policy.errors import Refused
+from harness.policy.errors import Invalid, Refused
 
 RETRY_AFTER_S = (
     5.0  # a full backlog drains at the pace of the workers: soon enough to notice, late enough not to hammer
 )
 DEFAULT_PRIORITY = 2  # ordinary background work
+# Seconds within which a task of P0 .. P3 must start, if it doesn't say itself: nobody waits for an answer that comes
+# after they have left; a week-old batch is stale. HARNESS_TTL_S sets others.
+DEFAULT_TTL_S: tuple[float | None, ...] = (300.0, 3600.0, 86_400.0, 604_800.0)
 
 
 class Forbidden(Refused):
@@ -48,6 +51,26 @@ class Reject:
     why: Literal["priority", "backlog"]
     message: str
     retry_after_s: float | None = None
+
+
+def parse_ttl_s(text: str) -> tuple[float | None, ...]:
+    """Read HARNESS_TTL_S: four numbers of seconds above 0, or "none". Raises: Invalid.
+
+    >>> parse_ttl_s("60, 3600, none, 1e6")
+    (60.0, 3600.0, None, 1000000.0)
+    """
+    values: list[float | None] = []
+    for part in text.split(","):
+        try:
+            values.append(None if part.strip() == "none" else float(part))
+        except ValueError:
+            values.append(0.0)
+    if len(values) != 4 or not all(value is None or 0 < value < 3e9 for value in values):
+        raise Invalid(
+            f'HARNESS_TTL_S: must be four numbers of seconds (or "none"), for P0 to P3, not {text!r}',
+            field="HARNESS_TTL_S",
+        )
+    return tuple(values)
 
 
 def default_priority(tenant: TenantFacts) -> int:

@@ -8,3 +8,4 @@ class StoreConfig(AppConfig):
 
     name = "harness.store"
     label = "store"
+    verbose_name = "Harness"

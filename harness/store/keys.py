@@ -22,6 +22,7 @@ from harness.store.database import Connection
 from harness.store.models import ApiKey, Tenant
 
 SCOPES = ("read", "write")
+ARTIFACT_QUOTA_BYTES = 10 * 1024**3
 _KEY = re.compile(r"hk_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -69,6 +70,7 @@ class TenantView:
     cap: int
     backlog_quota: int
     top_priority: int
+    artifact_quota_bytes: int
 
 
 def authenticate(connection: Connection, key: str) -> Caller:
@@ -103,6 +105,7 @@ def create_tenant(
     cap: int = 1000,
     backlog_quota: int = 100_000,
     top_priority: int = 1,
+    artifact_quota_bytes: int = ARTIFACT_QUOTA_BYTES,
 ) -> TenantView:
     """Make a tenant. Raises: Invalid naming the field; Conflict when the name is taken."""
     if not _NAME.fullmatch(name):
@@ -115,17 +118,30 @@ def create_tenant(
     for field, value in (("cap", cap), ("backlog_quota", backlog_quota)):
         if not 0 <= value < 2**31 - 1:
             raise Invalid(f"{field}: must be a whole number from 0 to 2,147,483,646, not {value}", field=field)
+    _check_artifact_quota(artifact_quota_bytes)
     if top_priority not in (0, 1, 2, 3):
         raise Invalid(f"top_priority: must be 0 (most urgent) to 3, not {top_priority}", field="top_priority")
     try:
         tenant = Tenant.objects.create(
-            name=name, weight=weight, cap=cap, backlog_quota=backlog_quota, top_priority=top_priority
+            name=name,
+            weight=weight,
+            cap=cap,
+            backlog_quota=backlog_quota,
+            top_priority=top_priority,
+            artifact_quota_bytes=artifact_quota_bytes,
         )
     except IntegrityError:
         raise Conflict(
             f"name: there is a tenant {name!r} already; `manage.py tenant list` shows it", field="name"
         ) from None
     return _tenant_view(tenant)
+
+
+def set_artifact_quota(name: str, quota_bytes: int) -> None:
+    """Change how much a tenant's artifacts may hold; what is there already stays. Raises: Invalid, NotFound."""
+    _check_artifact_quota(quota_bytes)
+    if not Tenant.objects.filter(name=name).update(artifact_quota_bytes=quota_bytes):
+        raise NotFound(f"there is no tenant {name!r}; `manage.py tenant list` shows them", field="name")
 
 
 def tenants() -> list[TenantView]:
@@ -191,4 +207,12 @@ def _tenant_view(tenant: Tenant) -> TenantView:
         cap=tenant.cap,
         backlog_quota=tenant.backlog_quota,
         top_priority=tenant.top_priority,
+        artifact_quota_bytes=tenant.artifact_quota_bytes,
     )
+
+
+def _check_artifact_quota(value: int) -> None:
+    if not 0 <= value < 2**63:
+        raise Invalid(
+            f"artifact_quota_bytes: must be a whole number of bytes from 0, not {value}", field="artifact_quota_bytes"
+        )

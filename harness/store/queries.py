@@ -4,7 +4,7 @@ Under role `web` the rows are those of the tenant that `as_tenant` or `held_to_t
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +21,10 @@ SCAN_ROWS = 5000  # looked at for one page of a list, whatever the filter: some 
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task as its tenant sees it. `released`: it has a slot, or is about to."""
+    """A task as its tenant sees it. `released`: it has a slot, or is about to.
+
+    `schedule`, `scheduled_for`: the schedule that brought it, and its moment. `start_by` is void after the first claim.
+    """
 
     id: int
     public_id: uuid.UUID
@@ -46,6 +49,10 @@ class TaskView:
     released: bool
     output: Any
     error: Any
+    title: str | None
+    tags: list[str] | None
+    schedule: uuid.UUID | None
+    scheduled_for: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +154,31 @@ def trace(connection: Connection, task: int, *, after: int = 0, most: int) -> li
     return [EventView(*row) for row in cursor]
 
 
+def news(connection: Connection, seen: Mapping[int, int]) -> dict[int, list[EventView]]:
+    """Return what happened to tasks since: {task: its events after seq `seen[task]`}, of those with news."""
+    found: dict[int, list[EventView]] = {}
+    parameters = {"tasks": list(seen), "seqs": list(seen.values())}
+    for task, *event in connection.execute(sql.load("queries/task_news"), parameters):
+        found.setdefault(task, []).append(EventView(*event))
+    return found
+
+
 def run(connection: Connection, public_id: uuid.UUID) -> RunView | None:
     """Return one run with its tasks counted by state."""
     row = connection.execute(sql.load("queries/run_one"), {"run": public_id}).fetchone()
     return RunView(*row) if row else None
+
+
+def live_of_run(connection: Connection, run: int, *, after: int = 0, most: int) -> list[tuple[int, int]]:
+    """Return (task id, priority) of a run's unfinished tasks after one, in order."""
+    cursor = connection.execute(sql.load("queries/live_of_run"), {"run": run, "after": after, "most": most})
+    return [(row[0], row[1]) for row in cursor]
+
+
+def start_by_of_run(connection: Connection, public_id: uuid.UUID) -> datetime | None:
+    """Return when the first of a run's tasks that haven't begun expires, if any may."""
+    row = connection.execute(sql.load("queries/run_start_by"), {"run": public_id}).fetchone()
+    return row[0] if row else None
 
 
 def tasks_of_run(connection: Connection, public_id: uuid.UUID) -> list[uuid.UUID]:

@@ -53,7 +53,8 @@ def register(
     if not made:
         raise Refused(
             f"{derivation}: {others + connections} > {room}. Stop a worker, lower `connections` of its pools, or raise "
-            "[database] connections in resources.toml (and max_connections of the server)",
+            "[database] connections in resources.toml (and max_connections of the server). Workers that were killed "
+            f"count until {DEAD_AFTER_S:.0f} s after their last heartbeat",
             field="database.connections",
         )
     return derivation

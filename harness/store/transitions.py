@@ -22,7 +22,10 @@ CANCEL_TRIES = 5  # a task may be released or claimed between the look and the l
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTask:
-    """One task to insert. `input` is JSON text, checked by the kind's schema; times are aware."""
+    """One task to insert. `input` is JSON text, checked by the kind's schema; times are aware.
+
+    `marks`: None, or JSON text of an object: title, tags, schedule, scheduled_for, terms (policy.terms).
+    """
 
     kind: str
     version: int
@@ -34,6 +37,7 @@ class NewTask:
     not_before: datetime | None = None
     start_by: datetime | None = None
     deadline: datetime | None = None
+    marks: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +78,10 @@ class ClaimedTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How one attempt ended. `output` and `error` are JSON values; `delay_s`: seconds until it is due again."""
+    """How one attempt ended. `output` and `error` are JSON values; `delay_s`: seconds until it is due again.
+
+    `usd`: what its tokens cost; None: nobody knows, a model had no price.
+    """
 
     task: int
     release_no: int
@@ -89,6 +96,7 @@ class Outcome:
     message: str | None = None
     traceback: str | None = None
     tokens: int = 0
+    usd: float | None = 0.0
     data: Mapping[str, object] | None = None
 
 
@@ -112,7 +120,8 @@ def submit(
     actor: str,
 ) -> list[int]:
     """Insert tasks as `queued`, with body, trace and flow. Returns their ids in the order given."""
-    rows = ",".join([_task_json(task) for task in tasks])
+    shared: dict[tuple[object, ...], str] = {}
+    rows = ",".join([_task_json(task, shared) for task in tasks])
     cursor = connection.execute(
         sql.load("transitions/submit"),
         {"rows": f"[{rows}]", "tenant": tenant, "run": run, "parent": parent, "actor": actor},
@@ -279,10 +288,28 @@ def cancel(
     raise Conflict("the task keeps changing hands; try again")
 
 
-def _task_json(task: NewTask) -> str:
-    head = json.dumps(
-        {
-            "public_id": str(task.public_id),
+def reprioritise(
+    connection: Connection, tasks: Sequence[int], priority: int, *, actor: str, reason: str = ""
+) -> list[int]:
+    """Give queued tasks without a lease another priority. Returns those changed; the others are left as they are."""
+    with connection.transaction():
+        locked = [row[0] for row in connection.execute(sql.load("transitions/lock_queued"), {"tasks": list(tasks)})]
+        if not locked:
+            return []
+        changed = connection.execute(
+            sql.load("transitions/reprioritise"),
+            {"tasks": locked, "priority": priority, "actor": actor, "reason": reason},
+        )
+        return [row[0] for row in changed]
+
+
+def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
+    """A task as JSON. `shared` keeps what is the same in many of a batch: writing it takes longer than all the rest."""
+    times = (task.not_before, task.start_by, task.deadline)
+    key = (task.kind, task.version, task.pool, task.priority, task.signature, *times)
+    text = shared.get(key)
+    if text is None:
+        values = {
             "kind": task.kind,
             "version": task.version,
             "pool": task.pool,
@@ -292,8 +319,9 @@ def _task_json(task: NewTask) -> str:
             "start_by": _moment(task.start_by),
             "deadline": _moment(task.deadline),
         }
-    )
-    return f'{head[:-1]},"input":{task.input}}}'
+        text = shared[key] = json.dumps(values)[1:-1]
+    marks = "" if task.marks is None else f',"marks":{task.marks}'
+    return f'{{"public_id":"{task.public_id}",{text},"input":{task.input}{marks}}}'
 
 
 def _moment(value: datetime | None) -> str | None:
@@ -305,6 +333,7 @@ def _outcome_json(lease: int, outcome: Outcome) -> str:
         return (
             f'{{"lease":{lease},"task":{outcome.task},"release_no":{outcome.release_no},"event":"succeed","to_state":"succeeded",'
             f'"spends":0,"slot_s":{outcome.slot_s!r},"tokens":{outcome.tokens},'
+            f'"usd":{"null" if outcome.usd is None else repr(outcome.usd)},'
             f'"output":{"null" if outcome.output is None else outcome.output}}}'
         )
     (to_state,) = {target for _, target in TABLE[outcome.event].arcs}
@@ -324,6 +353,7 @@ def _outcome_json(lease: int, outcome: Outcome) -> str:
             "traceback": outcome.traceback,
             "slot_s": outcome.slot_s,
             "tokens": outcome.tokens,
+            "usd": outcome.usd,
             "data": outcome.data,
         }
     )

@@ -8,7 +8,7 @@ import asyncio
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -33,11 +33,11 @@ SHUT_S = 1.0  # after such a wait, 503 at once unless a connection is free
 class Service:
     """The state of one web process. Make it with `service()`."""
 
-    def __init__(self, url: str, *, body_max_bytes: int, run_max_tasks: int) -> None:
+    def __init__(self, url: str, *, body_max_bytes: int, run_max_tasks: int, ttl_s: Sequence[float | None]) -> None:
         self.pool: ConnectionPool[Connection] = open_pool(
             url, "web", size=CONNECTIONS, application_name="harness-web", wait_s=WAIT_S
         )
-        self.door = Door(body_max_bytes=body_max_bytes, run_max_tasks=run_max_tasks)
+        self.door = Door(body_max_bytes=body_max_bytes, run_max_tasks=run_max_tasks, ttl_s=ttl_s)
         self._shut_until_s = 0.0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
 
@@ -106,6 +106,7 @@ def service() -> Service:
                     settings.DATABASE_URL,
                     body_max_bytes=settings.HARNESS_BODY_MAX_BYTES,
                     run_max_tasks=settings.HARNESS_RUN_MAX_TASKS,
+                    ttl_s=settings.HARNESS_TTL_S,
                 )
     return _service
 

@@ -1,4 +1,4 @@
-"""One reader a content type: content in, (title, text) out; the title may be empty."""
+"""Readers of HTML, Markdown and text: content in, (title, text) out; the title may be empty."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,6 +74,12 @@ def read_html(content: str) -> tuple[str, str]:
     found = trafilatura.bare_extraction(content, include_comments=False, favor_recall=True)
     main = getattr(found, "text", None) or ""
     return title, main if len(main) >= MAIN_CHARS_MIN else _text_of(page)
+
+
+def text_of_html(content: str) -> tuple[str, str]:
+    """Return all the text of a page, whatever is its main content."""
+    page = _parsed(content)
+    return "".join(page.titles["h1"]).strip(), _text_of(page)
 
 
 def read_markdown(content: str) -> tuple[str, str]:

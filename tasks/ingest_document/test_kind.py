@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from harness.kinds import Context, Permanent
-from tasks.ingest_document.kind import TEXT_MAX_JSON_BYTES, Document, fitting, ingest
+from tasks.ingest_document.kind import TEXT_MAX_JSON_BYTES, fitting, ingest
+from tasks.ingest_document.payload import Document
 
 PARAGRAPH = (
     "<p>The harness holds the waiting line in the database, and Celery only carries what already has a slot.</p>"
@@ -124,11 +125,45 @@ def test_hostile_markup_ends_in_time(ctx: Context, content: str, content_type: s
         ("content", ""),
         ("content", "x" * 262_145),
         ("name", ""),
-        ("content_type", "application/pdf"),
-        ("url", "http://x"),
+        ("content_type", "image/png"),
+        ("tags", ["a,b"]),
+        ("path", ""),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(field: str, value: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Document.model_validate({"name": "n", "content": "c", "content_type": "text/plain", field: value})
-    assert refused.value.errors()[0]["loc"] == (field,)
+    assert refused.value.errors()[0]["loc"][0] == field
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({}, "content"),
+        ({"content": "c", "url": "http://x"}, "content"),
+        ({"path": "a", "url": "http://x"}, "content"),
+        ({"artifact_id": "no id"}, "artifact_id"),
+        ({"content": "%PDF", "content_type": "application/pdf"}, "content"),
+    ],
+)
+def test_a_document_comes_from_exactly_one_place(fields: dict[str, str], field: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Document.model_validate(fields)
+    assert [error["loc"] for error in refused.value.errors()] == [(field,)]
+
+
+def test_what_is_kept_is_the_whole_text_in_chunks_with_its_facts(alone: Any) -> None:
+    ctx = alone()
+    text = "\n\n".join(f"Paragraph {n} tells of the waiting line and of slots." for n in range(200))
+    found = ingest(ctx, Document(name="a.txt", content=text, tags=["x", "y", "x"], with_text=False))
+    ((kept, pieces),) = ctx.documents.documents.values()
+    assert found.text is None and found.chunks == len(pieces) > 5
+    assert (kept.name, kept.title, kept.tags) == (
+        "a.txt",
+        "Paragraph 0 tells of the waiting line and of slots.",
+        ("x", "y"),
+    )
+    assert (kept.sha256, kept.characters, kept.source) == (found.sha256, len(text), "")
+    assert all(text[piece.start : piece.end] == piece.text for piece in pieces)
+    covered = {at for piece in pieces for at in range(piece.start, piece.end)}
+    assert all(text[at].isspace() for at in set(range(len(text))) - covered)

@@ -51,7 +51,16 @@ class Summary(BaseModel):
     truncated: bool
 
 
-@kind("llm.summarize", pool="llm", input=Source, output=Summary, resources={RESOURCE: 1}, timeout_s=120, est_s=2.0)
+@kind(
+    "llm.summarize",
+    pool="llm",
+    input=Source,
+    output=Summary,
+    resources={RESOURCE: 1},
+    timeout_s=120,
+    est_s=2.0,
+    costs=True,
+)
 def summarize(ctx: Context, payload: Source) -> Summary:
     """Ask for a summary once. Raises: Permanent when the worker isn't set up or the model says nothing."""
     base_url, model = _needed("LLM_BASE_URL"), _needed("LLM_MODEL")
@@ -76,6 +85,8 @@ def summarize(ctx: Context, payload: Source) -> Summary:
         return answer
 
     answer = ctx.call(RESOURCE, ask)
+    if answer.usage:
+        ctx.spent(model, answer.usage.prompt_tokens, answer.usage.completion_tokens)
     choice = answer.choices[0] if answer.choices else None
     summary = _storable((choice and choice.message.content) or "").strip()
     if not summary:

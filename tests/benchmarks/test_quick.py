@@ -104,3 +104,11 @@ def test_the_buffers_of_a_tick_do_not_grow_with_the_backlog(quick: Quick) -> Non
     assert report["buffers_1m_vs_1k"] <= 1.5
     assert report["lines"]["1k"]["released"] == report["lines"]["1m"]["released"] > 0
     assert {"tick_ms_1k", "tick_ms_1m", "tick_ms_10000_tenants"} <= report.keys()
+
+
+def test_no_document_is_lost_or_doubled_and_every_failure_is_named(quick: Quick) -> None:
+    report = quick("ingest")
+    assert report["documents"] >= 25 and report["lost"] == 0 and report["doubled"] == 0
+    assert report["failed"] == report["failed_named"] >= report["meant_to_fail"]
+    assert report["searches"] > 0 and report["searches_with_hits"] > report["searches"] / 2
+    assert {"memory_growth_mb", "search_p95_ms", "not_measured"} <= report.keys()

@@ -34,7 +34,7 @@ def plan_of(stage: Stage, name: str) -> str:
     text = re.sub(r"%\((\w+)\)s", number, re.sub(r"(?m)--.*$", "", sql.load(name)))
     if stage.connection.info.server_version < 160000:
         pytest.skip("EXPLAIN (GENERIC_PLAN) came with PostgreSQL 16")
-    rows = psycopg.ClientCursor(stage.connection).execute(f"EXPLAIN (GENERIC_PLAN) {text}")  # type: ignore[arg-type]
+    rows = psycopg.ClientCursor(stage.connection).execute(f"EXPLAIN (GENERIC_PLAN) {text}")
     return "\n".join(row[0] for row in rows)
 
 

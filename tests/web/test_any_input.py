@@ -24,6 +24,9 @@ _MEMBERS = {
     | _LEAF,
     "deadline": st.sampled_from(["2031-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2030"]) | _LEAF,
     "start_by": _LEAF,
+    "ttl_s": st.sampled_from([0, 1e-9, 60, 3e9, 1e308]) | _LEAF,
+    "title": _TEXT | _LEAF,
+    "tags": st.lists(_TEXT | st.sampled_from(["red", "team:a"]), max_size=3) | _LEAF,
 }
 _TASK = st.fixed_dictionaries({}, optional=_MEMBERS)
 _RUN = st.fixed_dictionaries(
@@ -49,7 +52,7 @@ def test_any_body_is_answered(api: Api, body: bytes, path: str, key: str | None)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     query=st.dictionaries(
-        st.sampled_from(["state", "kind", "run", "priority", "limit", "cursor", "x"]),
+        st.sampled_from(["state", "kind", "run", "priority", "tag", "schedule", "q", "limit", "cursor", "x"]),
         st.sampled_from(
             ["queued", "noop", "1", "-1", "99999999999999999999", "djE6MQ", "djE6OTk5OTk5OTk5OTk5OTk5OTk5OTk"]
         )

@@ -38,9 +38,22 @@ def test_the_openapi_document_says_what_is_taken_and_given(web: Web) -> None:
         "/api/v1/tasks/{task_id}",
         "/api/v1/tasks/{task_id}/trace",
         "/api/v1/tasks/{task_id}/cancel",
+        "/api/v1/tasks/{task_id}/priority",
+        "/api/v1/tasks/{task_id}/output",
+        "/api/v1/tasks/{task_id}/stream",
+        "/api/v1/usage",
         "/api/v1/runs",
         "/api/v1/runs/{run_id}",
+        "/api/v1/runs/{run_id}/priority",
+        "/api/v1/ingestions",
+        "/api/v1/schedules",
+        "/api/v1/schedules/{schedule_id}",
+        "/api/v1/schedules/{schedule_id}/pause",
+        "/api/v1/schedules/{schedule_id}/resume",
         "/api/v1/kinds",
+        "/api/v1/artifacts",
+        "/api/v1/artifacts/{artifact_id}",
+        "/api/v1/artifacts/{artifact_id}/content",
     }
     create = document["paths"]["/api/v1/runs"]["post"]
     schema = create["requestBody"]["content"]["application/json"]["schema"]

@@ -170,4 +170,4 @@ def test_a_run_counts_its_tasks_by_state(api: Api) -> None:
 def test_the_kinds_are_listed_with_the_schema_of_their_input(api: Api) -> None:
     kinds = {kind["name"]: kind for kind in api.http.get("/api/v1/kinds").json()["items"]}
     assert kinds["ingest.document"]["pool"] == "ingest"
-    assert set(kinds["ingest.document"]["input_schema"]["properties"]) == {"name", "content", "content_type"}
+    assert set(kinds["ingest.document"]["input_schema"]["properties"]) >= {"name", "content", "content_type", "url"}

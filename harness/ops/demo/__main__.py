@@ -14,8 +14,10 @@ import httpx
 from rich.console import Console
 from rich.live import Live
 
-from harness.ops.demo import documents, view
-from harness.ops.demo.scenario import Client, Scenario
+from harness.ops.demo import documents, receiver, view
+from harness.ops.demo.client import Client
+from harness.ops.demo.receiver import Receiver
+from harness.ops.demo.scenario import Scenario
 from harness.ops.local.ports import free_port
 from harness.ops.local.stack import Stack
 from harness.policy.errors import HarnessError, Unavailable
@@ -62,7 +64,26 @@ def main() -> int:
 def _run(base: Path, found: tuple[documents.Document, ...], options: argparse.Namespace, console: Console) -> int:
     began_s = time.monotonic()
     provider = f"http://127.0.0.1:{free_port()}"
-    environment = os.environ | {"LLM_BASE_URL": f"{provider}/v1", "LLM_MODEL": MODEL, "LLM_API_KEY": "demo"}
+    with receiver.running() as hook:
+        environment = os.environ | {
+            "LLM_BASE_URL": f"{provider}/v1",
+            "LLM_MODEL": MODEL,
+            "LLM_API_KEY": "demo",
+            "HARNESS_EGRESS_ALLOW": hook.address,  # the demo's own receiver; nothing else on this machine
+        }
+        return _on_a_stack(base, found, options, console, environment, provider, hook, began_s)
+
+
+def _on_a_stack(
+    base: Path,
+    found: tuple[documents.Document, ...],
+    options: argparse.Namespace,
+    console: Console,
+    environment: dict[str, str],
+    provider: str,
+    hook: Receiver,
+    began_s: float,
+) -> int:
     port = provider.rpartition(":")[2]
     stack = Stack(
         base,
@@ -75,7 +96,7 @@ def _run(base: Path, found: tuple[documents.Document, ...], options: argparse.Na
         addresses = stack.start()
         console.print(f"the stack is up after {time.monotonic() - began_s:.1f} s")
         os.environ.update({name: addresses[name] for name in ("DATABASE_URL", "BROKER_URL", "SECRET_KEY")})
-        code, figures = _play(addresses["WEB_URL"], provider, found, began_s, stack.mend, console)
+        code, figures = _play(addresses["WEB_URL"], provider, hook, found, began_s, stack.mend, console)
         if options.json:
             options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         if options.stay:
@@ -90,6 +111,7 @@ def _run(base: Path, found: tuple[documents.Document, ...], options: argparse.Na
 def _play(
     web: str,
     provider: str,
+    hook: Receiver,
     found: tuple[documents.Document, ...],
     began_s: float,
     mend: Callable[[], None],
@@ -107,7 +129,7 @@ def _play(
 
     keys = people.tenants()
     clients = {name: Client(web, key) for name, key in keys.items()}
-    scenario = Scenario(clients["library"], clients["crowd"], clients["desk"], found)
+    scenario = Scenario(clients["library"], clients["crowd"], clients["desk"], found, provider, hook.address)
     with connect(settings.DATABASE_URL, "engine", application_name="harness-demo") as connection:
         row = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM task").fetchone()
         since_id = int(row[0]) if row else 0
@@ -136,6 +158,7 @@ def _play(
                     printed_s = time.monotonic()
                     console.print(view.line(moment))
                 time.sleep(LOOK_EVERY_S)
+        scenario.end()
         states = _settled(connection, since_id)
         waits = overview.waits(connection, since_id=since_id)
         most = overview.most_in_flight(connection, since_id=since_id)
@@ -143,11 +166,19 @@ def _play(
     rejected = _rejected(provider)
     view.figures(console, states=states, waits=waits, most=most, slots=slots, rejected=rejected, wall_s=wall_s)
     view.summaries(console, scenario.texts(3))
+    view.said(console, scenario.asked, scenario.answer, dict(hook.tokens))
+    for kind, message in scenario.failures():
+        console.print(f"meant to fail: {kind}: {message}", style="dim", markup=False)
     meant = len(scenario.failing)
-    as_meant = states.get("failed_terminal", 0) == meant and sum(states.values()) == states.get("succeeded", 0) + meant
+    # Under the schedule of a minute a second rollup may come; it counts like the others.
+    as_meant = (
+        len(hook.tokens) == 1
+        and states.get("failed_terminal", 0) == meant
+        and sum(states.values()) == states.get("succeeded", 0) + meant
+    )
     over = {pool: n for pool, n in most.items() if n > slots.get(pool, 0)}
     console.print(
-        f"\n{states.get('succeeded', 0)} tasks succeeded; {meant} was meant to fail and did."
+        f"\n{states.get('succeeded', 0)} tasks succeeded; {meant} were meant to fail and did."
         if as_meant and not over
         else f"\nnot as meant: {states}, over their slots: {over or 'none'}",
         style="green" if as_meant and not over else "red",

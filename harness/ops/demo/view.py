@@ -101,6 +101,13 @@ def figures(
     console.print(f"429s from the provider: {rejected}   wall time: {wall_s:.1f} s")
 
 
+def said(console: Console, asked: str, answer: str, tokens: Mapping[str, int]) -> None:
+    """Print what was asked of the documents and answered, and what the webhook's receiver saw."""
+    console.print(Text.assemble(("\nasked about ", "bold"), asked, "\n", answer[:600]))
+    deliveries = sum(tokens.values())
+    console.print(f"\nthe webhook was delivered {deliveries} time(s) under {len(tokens)} token(s)")
+
+
 def summaries(console: Console, found: Sequence[tuple[str, str]]) -> None:
     """Print some of the summaries."""
     for name, text in found:

@@ -148,6 +148,7 @@ class Stack:
             "BROKER_URL": found["BROKER_URL"],
             "SECRET_KEY": found["SECRET_KEY"],
             "DJANGO_SETTINGS_MODULE": self._environment.get("DJANGO_SETTINGS_MODULE", "config.settings"),
+            "HARNESS_ARTIFACTS_DIR": self._environment.get("HARNESS_ARTIFACTS_DIR") or str(places.home / "artifacts"),
             "HARNESS_DRAIN_S": self._environment.get("HARNESS_DRAIN_S", str(supervision.DRAIN_S)),
             MARK: str(places.stack),
             "PATH": os.pathsep.join([scripts, self._environment.get("PATH", os.defpath)]),
@@ -247,7 +248,9 @@ def _flower(places: Places, known: Known) -> dict[str, str]:
     password = known.secret("flower_password")
     addresses.write_private(
         places.stack / "flower.py",
-        f'address = "{ports.LOOPBACK}"\nport = {port}\nbasic_auth = ["{FLOWER_USER}:{password}"]\nread_only = True\n',
+        f'address = "{ports.LOOPBACK}"\nport = {port}\nbasic_auth = ["{FLOWER_USER}:{password}"]\nread_only = True\n'
+        # Which pools send events is in resources.toml: Flower must not switch them on for the others.
+        "enable_events = False\nmax_tasks = 10000\npurge_offline_workers = 300\n",
     )
     return {
         "FLOWER_WEB_URL": f"http://{ports.LOOPBACK}:{port}",

@@ -3,15 +3,26 @@
 Hot, set-based and locking statements are named files in sql/. Times are `timestamptz`; `_s` columns are seconds.
 """
 
+from harness.store.models.artifacts import Artifact
+from harness.store.models.audit import AuditEntry
+from harness.store.models.documents import Chunk, Document
+from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Override, Pause
+from harness.store.models.people import Person, SentForm
+from harness.store.models.schedules import Schedule, TaskTerm
 from harness.store.models.slots import Charge, Estimate, Flow, Lease, LeaseMember, WorkerSession
 from harness.store.models.tenancy import ApiKey, Idempotency, Quota, Tenant
 from harness.store.models.work import Attempt, Run, Task, TaskBody, TraceEvent
 
 __all__ = [
     "ApiKey",
+    "Artifact",
     "Attempt",
+    "AuditEntry",
+    "Budget",
     "Charge",
+    "Chunk",
+    "Document",
     "Estimate",
     "Flow",
     "Idempotency",
@@ -20,31 +31,17 @@ __all__ = [
     "LeaseMember",
     "Override",
     "Pause",
+    "Person",
     "Quota",
     "Run",
+    "Schedule",
+    "SentForm",
     "Task",
     "TaskBody",
+    "TaskTerm",
     "Tenant",
     "TraceEvent",
-    "WorkerSession",
-]
-__all__ = [
-    "ApiKey",
-    "Attempt",
-    "Charge",
-    "Estimate",
-    "Flow",
-    "Idempotency",
-    "Leader",
-    "Lease",
-    "LeaseMember",
-    "Override",
-    "Pause",
-    "Quota",
-    "Run",
-    "Task",
-    "TaskBody",
-    "Tenant",
-    "TraceEvent",
+    "UsageDay",
+    "UsageMark",
     "WorkerSession",
 ]

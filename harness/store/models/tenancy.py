@@ -9,7 +9,10 @@ from harness.store.models.references import to
 
 
 class Tenant(models.Model):
-    """Whose work it is. `cap`: most members in flight; `top_priority`: the most urgent it may ask for (0 is P0)."""
+    """Whose work it is. `cap`: most members in flight; `top_priority`: the most urgent it may ask for (0 is P0).
+
+    `artifact_quota_bytes`: most that its artifacts may hold together.
+    """
 
     id = models.AutoField(primary_key=True)
     name = models.TextField(unique=True)
@@ -17,6 +20,7 @@ class Tenant(models.Model):
     cap = models.IntegerField(db_default=1000)
     backlog_quota = models.IntegerField(db_default=100_000)
     top_priority = models.SmallIntegerField(db_default=1)
+    artifact_quota_bytes = models.BigIntegerField(db_default=10 * 1024**3)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -25,6 +29,7 @@ class Tenant(models.Model):
             models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_above_0"),
             models.CheckConstraint(condition=Q(cap__gte=0), name="tenant_cap_from_0"),
             models.CheckConstraint(condition=Q(top_priority__range=(0, 3)), name="tenant_top_priority_0_to_3"),
+            models.CheckConstraint(condition=Q(artifact_quota_bytes__gte=0), name="tenant_artifact_quota_from_0"),
         )
 
     def __str__(self) -> str:

@@ -95,7 +95,8 @@ class Task(models.Model):
             models.Index(fields=("run_id", "id"), name="task_of_run", condition=~Q(run_id=0)),
             # Cleared when it is due, so each holds only what the sweep must still look at.
             models.Index(fields=("not_before",), name="task_not_before", condition=Q(not_before__isnull=False)),
-            models.Index(fields=("start_by",), name="task_start_by", condition=Q(start_by__isnull=False)),
+            # Left at release, which moves the row in the indexes anyhow; so the claim need not clear start_by.
+            models.Index(fields=("start_by",), name="task_start_by", condition=Q(ready=True, start_by__isnull=False)),
             models.Index(fields=("deadline",), name="task_deadline", condition=Q(deadline__isnull=False)),
             models.Index(fields=("id",), name="task_held", condition=~Q(holds=[])),
         )
@@ -147,13 +148,20 @@ class Task(models.Model):
 
 
 class TaskBody(models.Model):
-    """What goes in and what comes out, beside the task so that the hot row stays small."""
+    """What goes in and what comes out, beside the task so that the hot row stays small.
+
+    `schedule`, `scheduled_for`: the schedule (public id) that brought the task, and for which of its moments.
+    """
 
     task = one("store.Task")
     tenant = to("store.Tenant")
     input = models.JSONField()
     output = models.JSONField(null=True)
     error = models.JSONField(null=True)
+    title = models.TextField(null=True)
+    tags = ArrayField(models.TextField(), null=True)
+    schedule = models.UUIDField(null=True)
+    scheduled_for = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "task_body"
@@ -175,11 +183,17 @@ class Attempt(models.Model):
     traceback = models.TextField(null=True)
     slot_s = models.FloatField(db_default=0.0)
     tokens = models.BigIntegerField(db_default=0)
-    usd = models.FloatField(db_default=0.0)
+    usd = models.FloatField(null=True, db_default=0.0)  # null: a model had no price
     degraded = models.TextField(null=True)
 
     class Meta:
         db_table = "attempt"
+        indexes = (
+            # What has been spent lately, by all tenants; rows without tokens cost nothing here.
+            models.Index(
+                fields=("ended",), include=("tenant", "tokens", "usd"), name="attempt_spent", condition=Q(tokens__gt=0)
+            ),
+        )
         constraints = (models.UniqueConstraint(fields=("task", "release_no"), name="attempt_once"),)
 
 

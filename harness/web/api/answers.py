@@ -13,6 +13,7 @@ from harness.engine import operate
 from harness.policy.errors import Invalid
 from harness.policy.lifecycle import LIVE
 from harness.store.queries import EventView, RunView, TaskView
+from harness.web.api.costs import BudgetOut, UsedOut
 from harness.web.api.schemas import ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
 
 ROOT = "/api/v1"
@@ -54,7 +55,8 @@ def position(text: str) -> int:
 def task_links(task_id: object) -> Mapping[str, str]:
     """Return where a task is."""
     at = f"{ROOT}/tasks/{task_id}"
-    return {"self": at, "trace": f"{at}/trace", "cancel": f"{at}/cancel"}
+    verbs = ("trace", "cancel", "priority", "stream", "output")
+    return {"self": at, **{verb: f"{at}/{verb}" for verb in verbs}}
 
 
 def run_links(run_id: object) -> Mapping[str, str]:
@@ -69,6 +71,7 @@ def task_made(task: TaskView, *, existing: bool) -> TaskMade:
         state=task.state,
         ready=task.ready,
         priority=task.priority,
+        start_by=_start_by(task),
         existing=existing,
         links=task_links(task.public_id),
     )
@@ -79,9 +82,9 @@ def task_out(task: TaskView) -> TaskOut:
     return TaskOut(**_members(task))
 
 
-def task_whole(task: TaskView) -> TaskWhole:
-    """Return a task with its result."""
-    return TaskWhole(**_members(task), result=task.output)
+def task_whole(task: TaskView, used: UsedOut, waits_for: BudgetOut | None) -> TaskWhole:
+    """Return a task with its result and what it has used."""
+    return TaskWhole(**_members(task), result=task.output, **used.model_dump(), waits_for=waits_for)
 
 
 def event_out(event: EventView) -> EventOut:
@@ -137,19 +140,27 @@ def _members(task: TaskView) -> dict[str, Any]:
         "released": task.released,
         "holds": task.holds,
         "wants": task.want,
+        "title": task.title or "",
+        "tags": task.tags or [],
+        "schedule_id": task.schedule,
+        "scheduled_for": utc(task.scheduled_for),
         "can_cancel": "cancel" in operate.offered(task.state, task.want),
         "attempts_used": task.attempts_used,
         "lost_starts": task.lost_starts,
         "postponements": task.postponements,
         "created_at": utc(task.created_at),
         "not_before": utc(task.not_before),
-        "start_by": utc(task.start_by),
+        "start_by": _start_by(task),
         "deadline": utc(task.deadline),
         "first_claimed_at": utc(task.first_claimed_at),
         "finished_at": utc(task.finished_at),
         "error": _error(task.error),
         "links": task_links(task.public_id),
     }
+
+
+def _start_by(task: TaskView) -> datetime | None:
+    return utc(task.start_by) if task.first_claimed_at is None else None
 
 
 def _error(error: Any) -> ErrorOut | None:

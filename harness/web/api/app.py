@@ -7,7 +7,7 @@ from ninja.errors import HttpError, ValidationError
 from harness.engine import payload
 from harness.policy.errors import HarnessError
 from harness.web import problems
-from harness.web.api import kinds, reading, runs, tasks
+from harness.web.api import artifacts, ingestions, kinds, reading, runs, schedules, stream, tasks, usage
 
 api = NinjaAPI(
     title="Harness",
@@ -17,8 +17,13 @@ api = NinjaAPI(
     openapi_url="/openapi.json",
 )
 api.add_router("/v1/tasks", tasks.router)
+api.add_router("/v1/tasks", stream.router)
+api.add_router("/v1/usage", usage.router)
 api.add_router("/v1/runs", runs.router)
 api.add_router("/v1/kinds", kinds.router)
+api.add_router("/v1/schedules", schedules.router)
+api.add_router("/v1/artifacts", artifacts.router)
+api.add_router("/v1/ingestions", ingestions.router)
 
 
 @api.exception_handler(HarnessError)

@@ -23,6 +23,7 @@ async def list_kinds(request: HttpRequest) -> HttpResponse:
             timeout_s=kind.timeout_s,
             max_attempts=kind.max_attempts,
             bundle=kind.bundle,
+            costs=kind.costs,
             input_schema=kind.input.model_json_schema(),
             output_schema=kind.output.model_json_schema() if kind.output else None,
         )

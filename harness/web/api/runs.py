@@ -5,13 +5,13 @@ import uuid
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from harness.engine import submit
+from harness.engine import reprioritise, submit
 from harness.policy.errors import NotFound
 from harness.store import queries
 from harness.store.database import Connection
-from harness.web.api import answers, documents, reading
+from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
-from harness.web.api.schemas import Problem, RunIn, RunMade, RunOut
+from harness.web.api.schemas import PriorityIn, Problem, RunIn, RunMade, RunOut, RunReprioritised
 from harness.web.api.tasks import request_of
 from harness.web.service import service
 
@@ -41,18 +41,21 @@ async def create(request: HttpRequest) -> HttpResponse:
         def take(connection: Connection) -> HttpResponse:
             accepted = submit.commit(serving.door, connection, caller.tenant, checked, actor=caller.actor)
             assert accepted.run_id is not None  # a run was asked for
-            task_ids = list(accepted.task_ids)
+            task_ids, start_by = list(accepted.task_ids), accepted.start_by
             if accepted.existing:
                 with queries.as_tenant(connection, caller.tenant.id):
                     task_ids = queries.tasks_of_run(connection, accepted.run_id)
+                    start_by = queries.start_by_of_run(connection, accepted.run_id)
             made = RunMade.model_construct(  # ids need no second look, and there may be 10,000
                 run_id=accepted.run_id,
                 size=len(task_ids),
+                start_by=answers.utc(start_by),
                 existing=accepted.existing,
+                budget=costs.budget_out(accepted.standing),
                 task_ids=task_ids,
                 links=answers.run_links(accepted.run_id),
             )
-            return answers.answer(made, 200 if accepted.existing else 202)
+            return costs.warned(answers.answer(made, 200 if accepted.existing else 202), accepted.standing)
 
         return serving.with_connection(take)
 
@@ -73,3 +76,33 @@ async def read(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return answers.answer(answers.run_out(run))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
+
+
+@router.post(
+    "/{uuid:run_id}/priority",
+    auth=WRITE,
+    response={200: RunReprioritised, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
+    openapi_extra=documents.body(PriorityIn),
+    summary="Change the priority of a run's waiting tasks",
+)
+async def change_priority(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Give the waiting tasks of a run another priority; what is released, runs, or waits for something else stays."""
+    caller = caller_of(request)
+    serving = service()
+
+    def work() -> HttpResponse:
+        asked = reading.read(reading.body_of(request), PriorityIn)
+
+        def change(connection: Connection) -> HttpResponse:
+            changed, kept = reprioritise.reprioritise_run(
+                connection, run_id, asked.priority, tenant=caller.tenant, actor=caller.actor, reason=asked.reason
+            )
+            with queries.as_tenant(connection, caller.tenant.id):
+                run = queries.run(connection, run_id)
+            if run is None:
+                raise NotFound(f"there is no run {run_id}")
+            return answers.answer(RunReprioritised(changed=changed, kept=kept, run=answers.run_out(run)))
+
+        return serving.with_connection(change)
+
+    return await serving.on_thread(work)

@@ -8,8 +8,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
 
 from harness.engine.operate import REASON_MAX_CHARS
 from harness.engine.submit import NAME_MAX_CHARS
+from harness.policy.terms import TAG_MAX_CHARS, TAGS_MAX, TITLE_MAX_CHARS
+from harness.web.api.costs import BudgetOut
 
 Priority = Annotated[int, Field(strict=True, ge=0, le=3, description="0 (P0, interactive) to 3 (P3, batch)")]
+
+
+Seconds = Annotated[float, Field(strict=True, gt=0, le=3_155_760_000, allow_inf_nan=False)]
+Tags = Annotated[list[Annotated[str, Field(max_length=TAG_MAX_CHARS)]], Field(max_length=TAGS_MAX)]
 
 
 class _Strict(BaseModel):
@@ -25,6 +31,13 @@ class TaskIn(_Strict):
     not_before: AwareDatetime | None = Field(default=None, description="don't start earlier")
     start_by: AwareDatetime | None = Field(default=None, description="expire if not started by then")
     deadline: AwareDatetime | None = Field(default=None, description="fail if not done by then")
+    ttl_s: Seconds | None = Field(
+        default=None, description="instead of start_by: seconds from now or not_before; without both: by priority"
+    )
+    title: str = Field(
+        default="", max_length=TITLE_MAX_CHARS, description="what people call it; search finds its words"
+    )
+    tags: Tags = Field(default=[], description="marks to list it by; a task with title or tags is found by search")
 
 
 class RunIn(_Strict):
@@ -48,7 +61,9 @@ class TaskMade(BaseModel):
     state: str
     ready: bool = Field(description="false: it waits for not_before, or it has left the line")
     priority: int
+    start_by: AwareDatetime | None = Field(description="it expires if it hasn't started by then")
     existing: bool
+    budget: BudgetOut | None = Field(default=None, description="the tenant's budget, when it is near its end")
     links: Mapping[str, str]
 
 
@@ -57,7 +72,9 @@ class RunMade(BaseModel):
 
     run_id: uuid.UUID
     size: int
+    start_by: AwareDatetime | None = Field(description="the first of its tasks expires if it hasn't started by then")
     existing: bool
+    budget: BudgetOut | None = Field(default=None, description="the tenant's budget, when it is near its end")
     task_ids: list[uuid.UUID]
     links: Mapping[str, str]
 
@@ -85,6 +102,10 @@ class TaskOut(BaseModel):
     released: bool
     holds: list[str]
     wants: str | None
+    title: str
+    tags: list[str]
+    schedule_id: uuid.UUID | None = Field(description="the schedule that brought it")
+    scheduled_for: AwareDatetime | None = Field(description="the moment that it was brought for")
     can_cancel: bool
     attempts_used: int
     lost_starts: int
@@ -100,9 +121,13 @@ class TaskOut(BaseModel):
 
 
 class TaskWhole(TaskOut):
-    """A task with its result."""
+    """A task with its result, and what its ended attempts have used."""
 
     result: Any = None
+    tokens: int = 0
+    usd: float | None = Field(default=0.0, description="null: not known, see `warning`")
+    warning: str | None = None
+    waits_for: BudgetOut | None = Field(default=None, description="the budget that keeps it from being started")
 
 
 class TaskPage(BaseModel):
@@ -130,6 +155,28 @@ class Trace(BaseModel):
     task_id: uuid.UUID
     events: list[EventOut]
     next: str | None
+
+
+class PriorityIn(_Strict):
+    """Another priority."""
+
+    priority: Priority
+    reason: str = Field(default="", max_length=REASON_MAX_CHARS)
+
+
+class Reprioritised(BaseModel):
+    """What the change did: `reprioritised`, or `already` (it had that priority)."""
+
+    outcome: str
+    task: TaskOut
+
+
+class RunReprioritised(BaseModel):
+    """How many tasks of the run changed, and how many unfinished ones stayed: leased, running, waiting or paused."""
+
+    changed: int
+    kept: int
+    run: "RunOut"
 
 
 class Cancelled(BaseModel):
@@ -163,6 +210,7 @@ class KindOut(BaseModel):
     timeout_s: float
     max_attempts: int
     bundle: bool
+    costs: bool = Field(description="it spends money: the tenant's budget holds it")
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any] | None
 

@@ -2,20 +2,32 @@
 
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from harness.engine import operate, submit
-from harness.policy import admission
+from harness.engine import operate, reprioritise, submit
+from harness.policy import admission, terms
 from harness.policy.errors import NotFound
 from harness.policy.lifecycle import State
-from harness.store import queries
+from harness.store import queries, search
 from harness.store.database import Connection
-from harness.web.api import answers, documents, reading
+from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
-from harness.web.api.schemas import CancelIn, Cancelled, Problem, TaskIn, TaskMade, TaskPage, TaskWhole, Trace
+from harness.web.api.schemas import (
+    CancelIn,
+    Cancelled,
+    PriorityIn,
+    Problem,
+    Reprioritised,
+    TaskIn,
+    TaskMade,
+    TaskPage,
+    TaskWhole,
+    Trace,
+)
 from harness.web.service import service
 
 router = Router(tags=["tasks"])
@@ -33,6 +45,9 @@ def request_of(one: TaskIn) -> submit.TaskRequest:
         not_before=one.not_before,
         start_by=one.start_by,
         deadline=one.deadline,
+        ttl_s=one.ttl_s,
+        title=one.title,
+        tags=one.tags,
     )
 
 
@@ -64,10 +79,12 @@ async def create(request: HttpRequest) -> HttpResponse:
                 state=State.QUEUED,
                 ready=one.not_before is None or one.not_before <= datetime.now(UTC),
                 priority=admission.default_priority(caller.tenant) if one.priority is None else one.priority,
+                start_by=answers.utc(accepted.start_by),
                 existing=False,
+                budget=costs.budget_out(accepted.standing),
                 links=answers.task_links(task_id),
             )
-            return answers.answer(made, 202)
+            return costs.warned(answers.answer(made, 202), accepted.standing)
 
         return serving.with_connection(take)
 
@@ -81,18 +98,33 @@ async def list_tasks(
     kind: Annotated[str | None, Query(pattern=r"^[\w.:-]{1,200}$")] = None,
     run: Annotated[uuid.UUID | None, Query()] = None,
     priority: Annotated[int | None, Query(ge=0, le=3)] = None,
+    tag: Annotated[list[str] | None, Query(max_length=terms.TAGS_MAX, description="has all of these tags")] = None,
+    schedule: Annotated[uuid.UUID | None, Query(description="was brought by this schedule")] = None,
+    q: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="has all of these words, whole and in any case, in its title, tags, kind, or the first "
+            f"{terms.INPUT_MAX_CHARS} characters of text in its input (of all these the first {terms.WORDS_MAX} "
+            "different words). Only tasks with a title, tags or a schedule are searched.",
+        ),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: Annotated[str | None, Query()] = None,
 ) -> HttpResponse:
     """List tasks, newest first, with filters. Follow `next` until it is null: a page may be short before that."""
-    answers.only(request, "state", "kind", "run", "priority", "limit", "cursor")
+    answers.only(request, "state", "kind", "run", "priority", "tag", "schedule", "q", "limit", "cursor")
+    wanted = [terms.of_tag(one) for one in terms.check_tags(tag or (), "tag")]
+    wanted += [terms.of_schedule(str(schedule))] if schedule else []
+    wanted += terms.of_query(q) if q is not None else []
     caller = caller_of(request)
     serving = service()
     before = queries.LAST_ID if cursor is None else answers.position(cursor)
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            found, following = queries.tasks(
+            look_for = partial(search.tasks_of_terms, terms=wanted) if wanted else queries.tasks
+            found, following = look_for(
                 connection,
                 tenant=caller.tenant.id,
                 run=run,
@@ -118,7 +150,10 @@ async def read(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            return answers.answer(answers.task_whole(_found(connection, task_id)))
+            task = _found(connection, task_id)
+            used = costs.of_task(connection, task)
+            waits_for = costs.waits_for(connection, task, caller.tenant.id)
+            return answers.answer(answers.task_whole(task, used, waits_for))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
 
@@ -175,6 +210,34 @@ async def cancel(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
             return answers.answer(Cancelled(outcome=done.outcome, task=task), 202 if done.outcome == "wished" else 200)
 
         return serving.with_connection(stop)
+
+    return await serving.on_thread(work)
+
+
+@router.post(
+    "/{uuid:task_id}/priority",
+    auth=WRITE,
+    response={200: Reprioritised, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
+    openapi_extra=documents.body(PriorityIn),
+    summary="Change a task's priority",
+)
+async def change_priority(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+    """Give a waiting task another priority. One that is released, runs or has ended: 409. Its start_by stays."""
+    caller = caller_of(request)
+    serving = service()
+
+    def work() -> HttpResponse:
+        asked = reading.read(reading.body_of(request), PriorityIn)
+
+        def change(connection: Connection) -> HttpResponse:
+            outcome = reprioritise.reprioritise(
+                connection, task_id, asked.priority, tenant=caller.tenant, actor=caller.actor, reason=asked.reason
+            )
+            with queries.as_tenant(connection, caller.tenant.id):
+                task = answers.task_out(_found(connection, task_id))
+            return answers.answer(Reprioritised(outcome=outcome, task=task))
+
+        return serving.with_connection(change)
 
     return await serving.on_thread(work)
 

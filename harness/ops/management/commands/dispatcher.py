@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from harness.engine.dispatcher import Dispatcher
+from harness.engine.schedules import Firing
 from harness.kinds import registry
 from harness.store.broker import Broker
 from harness.telemetry import logs
@@ -31,4 +32,5 @@ class Command(BaseCommand):
             broker=Broker(settings.BROKER_URL),
             topology=settings.HARNESS_TOPOLOGY,
             stop=stop,
+            firing=Firing(body_max_bytes=settings.HARNESS_BODY_MAX_BYTES, ttl_s=settings.HARNESS_TTL_S),
         ).run()

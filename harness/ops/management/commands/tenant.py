@@ -1,20 +1,44 @@
-"""`manage.py tenant create | list`."""
+"""`manage.py tenant create | list | artifacts | delete`."""
 
 import argparse
+import getpass
 import json
+import re
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+import psycopg
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from harness.engine import housekeeping
 from harness.ops.operators import table, told
-from harness.store import keys
+from harness.store import artifacts, keys
+from harness.store import housekeeping as stored
+from harness.store.database import Connection
+
+_SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
+PATIENCE_S = 120.0
+
+
+def size_bytes(text: str) -> int:
+    """Return a size as bytes: a number, or one with K, M, G or T (powers of 1024).
+
+    >>> size_bytes("10G"), size_bytes("512")
+    (10737418240, 512)
+    """
+    shape = _SIZE.fullmatch(text.strip())
+    if shape is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write bytes, or a number with K, M, G or T")
+    power = " KMGT".index(shape[2].upper() or " ")
+    return int(shape[1]) << (10 * power)
 
 
 class Command(BaseCommand):
-    """Tenants: make and list them."""
+    """Tenants: make, list and delete them; see and set the room of their artifacts."""
 
-    help = "Make a tenant, or list them."
+    help = "Make, list or delete tenants; the room of their artifacts."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -30,6 +54,24 @@ class Command(BaseCommand):
         create.add_argument(
             "--top-priority", type=int, default=1, help="the most urgent priority it may ask for, 0 to 3 (default 1)"
         )
+        create.add_argument(
+            "--artifact-quota",
+            type=size_bytes,
+            default=keys.ARTIFACT_QUOTA_BYTES,
+            metavar="SIZE",
+            help="most that its artifacts may hold, such as 500M (default 10G)",
+        )
+        room = verbs.add_parser("artifacts", help="show what its artifacts hold and may hold")
+        room.add_argument("name")
+        room.add_argument("--quota", type=size_bytes, metavar="SIZE", help="set it, such as 500M")
+        delete = verbs.add_parser("delete", help="delete a tenant with all that is its own; an audit entry stays")
+        delete.add_argument("name")
+        delete.add_argument("--yes", action="store_true", help="really; without it you see what would go")
+        delete.add_argument("--cancel", action="store_true", help="cancel its unfinished tasks first")
+        delete.add_argument("--reason", default="", help="kept in the audit entry")
+        delete.add_argument(
+            "--wait-s", type=float, default=PATIENCE_S, help="how long running tasks may take to stop (default 120)"
+        )
         listing = verbs.add_parser("list", help="list all")
         listing.add_argument("--json", action="store_true")
 
@@ -43,8 +85,15 @@ class Command(BaseCommand):
                     cap=options["cap"],
                     backlog_quota=options["backlog_quota"],
                     top_priority=options["top_priority"],
+                    artifact_quota_bytes=options["artifact_quota"],
                 )
                 self.stdout.write(f"tenant {tenant.name} made; `manage.py key create {tenant.name}` gives it a key")
+                return
+            if options["verb"] == "artifacts":
+                self._artifacts(options["name"], options["quota"])
+                return
+            if options["verb"] == "delete":
+                self._delete(options)
                 return
             found = keys.tenants()
         if options["json"]:
@@ -52,5 +101,52 @@ class Command(BaseCommand):
         elif not found:
             self.stdout.write("no tenants; `manage.py tenant create NAME` makes one")
         else:
-            rows = [(t.name, t.weight, t.cap, t.backlog_quota, f"P{t.top_priority}") for t in found]
-            self.stdout.write(table(("name", "weight", "cap", "backlog quota", "top priority"), rows))
+            rows = [
+                (t.name, t.weight, t.cap, t.backlog_quota, f"P{t.top_priority}", f"{t.artifact_quota_bytes:,}")
+                for t in found
+            ]
+            self.stdout.write(
+                table(("name", "weight", "cap", "backlog quota", "top priority", "artifact quota bytes"), rows)
+            )
+
+    def _artifacts(self, name: str, quota_bytes: int | None) -> None:
+        if quota_bytes is not None:
+            keys.set_artifact_quota(name, quota_bytes)
+        with _owner() as connection:
+            tenant, _, _ = housekeeping.look(connection, name)
+            room = artifacts.room(connection, tenant)
+        self.stdout.write(f"{name}: {room.n:,} artifacts hold {room.held_bytes:,} of {room.quota_bytes:,} bytes")
+
+    def _delete(self, options: dict[str, Any]) -> None:
+        name = options["name"]
+        try:
+            with _owner() as connection:
+                if not options["yes"]:
+                    _, rows, now = housekeeping.look(connection, name)
+                    self.stdout.write(table(("table", "rows"), sorted(rows.items())))
+                    raise CommandError(
+                        f"nothing was deleted; `manage.py tenant delete {name} --yes"
+                        f"{' --cancel' if now.tasks or now.slots else ''}` deletes all of it, for good"
+                    )
+                done = housekeeping.delete_tenant(
+                    connection,
+                    name,
+                    actor=f"command:{getpass.getuser()}",
+                    reason=options["reason"],
+                    cancel=options["cancel"],
+                    patience_s=options["wait_s"],
+                    say=lambda line: self.stdout.write(f"  {line}"),
+                )
+                rows = stored.audit(connection, done.audit)
+        except psycopg.Error as error:
+            raise CommandError(
+                f"the database: {str(error).strip().splitlines()[0]}; what was deleted is gone: run this again"
+            ) from None
+        self.stdout.write(table(("table", "rows"), sorted(rows.items())))
+        self.stdout.write(
+            f"tenant {name} is gone ({done.cancelled:,} tasks were cancelled first); audit entry {done.audit} stays"
+        )
+
+
+def _owner() -> AbstractContextManager[Connection]:
+    return stored.as_owner(settings.DATABASE_URL, application_name="harness-tenant")

@@ -1,27 +1,19 @@
 -- The best chunks of one tenant for a query, with how many were ranked. Returns: see store.documents.search.
--- Needs: chunk_search (the tenant's lexeme and the query's are intersected in it), document's primary key.
+-- Needs: chunk_search (the lexemes of query, tenant and filters are intersected in it), document's primary key.
 -- At most `candidates` matches are ranked, so that a word that stands everywhere costs as little as a rare one.
--- The document's conditions stand inside, before that limit; IS TRUE keeps the list of ids a hashed subplan.
--- Parameters: tenant, query, candidates, most, filtered; name_prefix, tags, content_type ('' or {}: any).
+-- Parameters: tenant, query, marks (a tsquery: tenant and filters), candidates, most.
 WITH asked AS MATERIALIZED (
     SELECT websearch_to_tsquery('english', %(query)s) AS query
 ),
-wanted AS MATERIALIZED (
-    SELECT id FROM document
-    WHERE %(filtered)s::boolean AND tenant_id = %(tenant)s
-      AND starts_with(name, %(name_prefix)s) AND tags @> %(tags)s::text[]
-      AND (%(content_type)s::text = '' OR content_type = %(content_type)s)
-),
 matching AS MATERIALIZED (
     SELECT c.id, c.vector FROM chunk c
-    WHERE c.vector @@ ((SELECT query FROM asked) && (quote_literal('tenant ' || %(tenant)s::integer)::tsquery))
+    WHERE c.vector @@ ((SELECT query FROM asked) && %(marks)s::tsquery)
       AND c.tenant_id = %(tenant)s
       AND (SELECT numnode(query) FROM asked) > 0  -- a query of nothing but stop words asks for nothing
-      AND (NOT %(filtered)s::boolean OR (c.document_id IN (SELECT id FROM wanted)) IS TRUE)
     LIMIT %(candidates)s
 ),
 best AS MATERIALIZED (
-    SELECT m.id, ts_rank_cd(m.vector, (SELECT query FROM asked), 1) AS rank, count(*) OVER () AS looked_at
+    SELECT m.id, ts_rank_cd(m.vector, (SELECT query FROM asked)) AS rank, count(*) OVER () AS looked_at
     FROM matching m ORDER BY rank DESC, m.id LIMIT %(most)s
 )
 SELECT b.looked_at, d.public_id, d.name, d.title, d.content_type, c.ordinal, c.start, c.stop, b.rank,

@@ -1,6 +1,6 @@
 -- Count anew what tenants with a budget have spent in this UTC day and month: those that have attempts beyond the mark
 -- (the others' sums can't have changed), and those never counted.
--- Returns: tenants counted. Needs: attempt_spent, usage_hour_once, budget_pkey. Locks: their budget rows.
+-- Returns: tenants counted. Needs: attempt_spent, usage_day_once, budget_pkey. Locks: their budget rows.
 -- Parameters: epoch, unpriced_usd (for a million tokens without a price).
 WITH fence AS MATERIALIZED (
     SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE
@@ -8,7 +8,7 @@ WITH fence AS MATERIALIZED (
 today AS MATERIALIZED (
     SELECT statement_timestamp() AS at, date_trunc('day', statement_timestamp(), 'UTC') AS day,
            date_trunc('month', statement_timestamp(), 'UTC') AS month,
-           (SELECT until FROM usage_mark WHERE id = 1) AS mark
+           coalesce((SELECT until FROM usage_mark WHERE id = 1), 'epoch') AS mark
 ),
 live AS MATERIALIZED (
     SELECT a.tenant_id, sum(spent.usd) FILTER (WHERE a.ended >= today.day) AS day_usd,
@@ -26,9 +26,9 @@ sums AS MATERIALIZED (
     SELECT due.tenant_id, due.day_usd + rolled.day_usd AS day_usd, due.month_usd + rolled.month_usd AS month_usd
     FROM due CROSS JOIN today CROSS JOIN LATERAL (
         SELECT coalesce(sum(h.usd + h.unpriced_tokens * %(unpriced_usd)s::double precision / 1e6)
-                        FILTER (WHERE h.hour >= today.day), 0) AS day_usd,
+                        FILTER (WHERE h.day >= (today.day AT TIME ZONE 'UTC')::date), 0) AS day_usd,
                coalesce(sum(h.usd + h.unpriced_tokens * %(unpriced_usd)s::double precision / 1e6), 0) AS month_usd
-        FROM usage_hour h WHERE h.tenant_id = due.tenant_id AND h.hour >= today.month
+        FROM usage_day h WHERE h.tenant_id = due.tenant_id AND h.day >= (today.month AT TIME ZONE 'UTC')::date
     ) rolled
 ),
 u AS (

@@ -3,7 +3,7 @@
 SELECT t.id, t.public_id, r.public_id, t.kind, t.version, t.pool, t.priority, t.state, t.ready, t.holds, t.want,
        t.attempts_used, t.lost_starts, t.postponements, t.created_at, t.not_before, t.start_by, t.deadline,
        t.first_claimed_at, t.finished_at, EXISTS (SELECT FROM lease_member m WHERE m.task_id = t.id),
-       b.output, b.error
+       b.output, b.error, b.title, b.tags, b.schedule, b.scheduled_for
 FROM task t
 LEFT JOIN task_body b ON b.task_id = t.id
 LEFT JOIN run r ON r.id = t.run_id AND t.run_id <> 0

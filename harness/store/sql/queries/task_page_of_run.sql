@@ -21,7 +21,7 @@ bounds AS (
 SELECT bounds.next, f.id, f.public_id, r.public_id, f.kind, f.version, f.pool, f.priority, f.state, f.ready, f.holds,
        f.want, f.attempts_used, f.lost_starts, f.postponements, f.created_at, f.not_before, f.start_by, f.deadline,
        f.first_claimed_at, f.finished_at, EXISTS (SELECT FROM lease_member m WHERE m.task_id = f.id),
-       NULL::jsonb, b.error
+       NULL::jsonb, b.error, b.title, b.tags, b.schedule, b.scheduled_for
 FROM bounds
 LEFT JOIN found f ON true
 LEFT JOIN task_body b ON b.task_id = f.id

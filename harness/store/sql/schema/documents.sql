@@ -1,8 +1,9 @@
 -- Documents and chunks: search vector, index, and row-level security. {web}, {engine}, {staff}: see roles.sql.
--- The vector carries its tenant as a lexeme that no text yields (it has a blank in it), so that one GIN index answers
--- "this word, of this tenant": without it a common word would lead through the chunks of all tenants.
+-- The vector carries its tenant and its document's marks as lexemes that no text yields (they have a blank in them), so
+-- that one GIN index answers "this word, of this tenant, with this tag": without them a common word would lead through the
+-- chunks of all tenants, and a filter through all chunks that it is there to leave out.
 ALTER TABLE chunk ADD COLUMN vector tsvector NOT NULL GENERATED ALWAYS AS
-    (to_tsvector('english', text) || array_to_tsvector(ARRAY['tenant ' || tenant_id::text])) STORED;
+    (to_tsvector('english', text) || array_to_tsvector(('tenant ' || tenant_id::text) || marks)) STORED;
 -- fastupdate off: a search never has to walk a list of entries that wait to be merged.
 CREATE INDEX chunk_search ON chunk USING gin (vector) WITH (fastupdate = off);
 ALTER TABLE chunk ADD CONSTRAINT chunk_document FOREIGN KEY (document_id) REFERENCES document (id) ON DELETE CASCADE;

@@ -4,7 +4,7 @@ DECLARE
     tab text;
     own constant text := 'tenant_id = nullif(current_setting(''harness.tenant'', true), '''')::integer';
 BEGIN
-    FOREACH tab IN ARRAY ARRAY['budget', 'usage_hour'] LOOP
+    FOREACH tab IN ARRAY ARRAY['budget', 'usage_day'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', tab);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', tab);
         EXECUTE format('CREATE POLICY everything ON %I TO {engine}, {staff}, CURRENT_USER USING (true) WITH CHECK (true)', tab);
@@ -12,9 +12,6 @@ BEGIN
     END LOOP;
 END $$;
 
-GRANT SELECT, INSERT, UPDATE, DELETE ON budget, usage_hour, usage_mark TO {engine}, {staff};
-GRANT USAGE ON SEQUENCE usage_hour_id_seq TO {engine}, {staff};
-GRANT SELECT ON budget, usage_hour, usage_mark TO {web};
-
-INSERT INTO usage_mark (id, until)
-SELECT 1, coalesce((SELECT date_trunc('hour', min(ended)) FROM attempt WHERE tokens > 0), clock_timestamp());
+GRANT SELECT, INSERT, UPDATE, DELETE ON budget, usage_day, usage_mark TO {engine}, {staff};
+GRANT USAGE ON SEQUENCE usage_day_id_seq TO {engine}, {staff};
+GRANT SELECT ON budget, usage_day, usage_mark TO {web};

@@ -1,5 +1,6 @@
 -- The worker's first statement: take released leases by id and token, each once, and set their tasks running.
--- A task past its start_by or deadline expires instead. The session must still be counted as alive.
+-- A task past its start_by or deadline expires instead. start_by is void from here on; the row keeps it until its next
+-- change of index entries (settle, lose), so that this update is HOT. The session must still be counted as alive.
 -- Returns: one row a task, by lease and in order: all that execute needs, and whether it expired; no row, no work.
 -- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey. Locks: leases by id, then tasks by id.
 -- Parameters: leases, tokens (arrays of the same length), session, pid, actor.
@@ -27,7 +28,6 @@ t AS (
         state = CASE WHEN locked.late THEN 'failed_terminal' ELSE 'running' END,
         finished_at = CASE WHEN locked.late THEN clock_timestamp() END,
         first_claimed_at = CASE WHEN locked.late THEN first_claimed_at ELSE coalesce(first_claimed_at, clock_timestamp()) END,
-        start_by = NULL,
         event_no = event_no + 1
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.public_id, task.tenant_id, task.run_id, task.kind, task.version, task.release_no,

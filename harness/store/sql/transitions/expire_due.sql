@@ -2,7 +2,7 @@
 -- Released ones are left to the claim, which checks the same. Returns: task id.
 -- Needs: task_start_by, task_deadline. Locks: tasks by id. Parameters: limit, actor.
 WITH due AS MATERIALIZED (
-    (SELECT id FROM task WHERE start_by <= clock_timestamp() ORDER BY start_by LIMIT %(limit)s)
+    (SELECT id FROM task WHERE ready AND start_by <= clock_timestamp() ORDER BY start_by LIMIT %(limit)s)
     UNION
     (SELECT id FROM task WHERE deadline <= clock_timestamp() ORDER BY deadline LIMIT %(limit)s)
 ),
@@ -10,7 +10,7 @@ locked AS MATERIALIZED (
     SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
         SELECT id, state FROM task
         WHERE id = due.id
-          AND CASE WHEN state = 'queued' AND start_by <= clock_timestamp() THEN true
+          AND CASE WHEN state = 'queued' AND first_claimed_at IS NULL AND start_by <= clock_timestamp() THEN true
                    WHEN state IN ('queued', 'waiting_approval', 'paused', 'failed_retryable')
                    THEN coalesce(deadline <= clock_timestamp(), false) ELSE false END
           -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again

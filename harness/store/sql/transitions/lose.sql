@@ -43,6 +43,7 @@ t AS (
         not_before = CASE WHEN decided.event = 'fail' THEN clock_timestamp() + make_interval(secs => %(retry_delay_s)s) END,
         holds = CASE WHEN decided.event = 'halt' THEN ARRAY['pause'] ELSE '{}' END,
         want = NULL,
+        start_by = NULL,
         single = true,
         lost_starts = lost_starts + CASE WHEN alone AND NOT overdue THEN 1 ELSE 0 END,
         attempts_used = attempts_used + CASE WHEN overdue THEN 1 ELSE 0 END,

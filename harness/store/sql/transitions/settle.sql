@@ -9,7 +9,7 @@ WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(outcomes)s::jsonb) AS x(
         lease bigint, task bigint, release_no integer, event text, to_state text, hold text, delay_s double precision,
         spends integer, output jsonb, error jsonb, error_class text, message text, traceback text,
-        slot_s double precision, tokens bigint, data jsonb)
+        slot_s double precision, tokens bigint, usd double precision, data jsonb)
 ),
 l AS MATERIALIZED (
     SELECT lease.id, lease.pool, lease.tenant_id, lease.run_id, lease.kind, q.keep
@@ -41,6 +41,7 @@ t AS (
                           THEN clock_timestamp() + make_interval(secs => locked.delay_s) END,
         holds = CASE WHEN locked.goes_to = 'paused' THEN ARRAY[coalesce(locked.hold, 'pause')] ELSE '{}' END,
         want = NULL,
+        start_by = NULL,
         deadline = CASE WHEN locked.goes_to IN ('succeeded', 'failed_terminal', 'cancelled') THEN NULL ELSE deadline END,
         attempts_used = attempts_used + CASE WHEN locked.really = locked.event THEN locked.spends ELSE 0 END,
         postponements = CASE WHEN locked.really = 'postpone' THEN postponements + 1 ELSE postponements END,
@@ -49,7 +50,7 @@ t AS (
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no,
               task.release_no, locked.really, locked.goes_to, locked.output, locked.error, locked.error_class,
-              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.data, locked.lease
+              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.usd, locked.data, locked.lease
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
@@ -57,9 +58,9 @@ e AS (
 ),
 a AS (
     INSERT INTO attempt (task_id, tenant_id, release_no, session, started, ended, verdict, error_class, message,
-                         traceback, slot_s, tokens)
+                         traceback, slot_s, tokens, usd)
     SELECT id, tenant_id, release_no, %(session)s, clock_timestamp() - make_interval(secs => slot_s), clock_timestamp(),
-           really, error_class, message, traceback, slot_s, coalesce(tokens, 0)
+           really, error_class, message, traceback, slot_s, coalesce(tokens, 0), usd
     FROM t
 ),
 b AS (

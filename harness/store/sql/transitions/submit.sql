@@ -1,11 +1,12 @@
 -- Insert tasks of one tenant and run, in the order given, each with its body, its trace event and (if ready) its flow.
+-- `marks` (null for most): title, tags, schedule, scheduled_for, and the terms under which the task is found.
 -- Returns: task id, public id. Needs: no index. Locks: nothing but the new rows.
 -- Parameters: rows (jsonb array), tenant, run, parent, actor.
 WITH r AS MATERIALIZED (
     SELECT nextval('task_id_seq') AS id, x.*
     FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
         public_id uuid, kind text, version integer, pool text, priority smallint, signature text,
-        not_before timestamptz, start_by timestamptz, deadline timestamptz, input jsonb)
+        not_before timestamptz, start_by timestamptz, deadline timestamptz, input jsonb, marks jsonb)
 ),
 t AS (
     INSERT INTO task (id, public_id, tenant_id, run_id, parent_id, kind, version, pool, priority, signature,
@@ -17,7 +18,16 @@ t AS (
     RETURNING id, public_id, pool, priority, signature, ready
 ),
 b AS (
-    INSERT INTO task_body (task_id, tenant_id, input) SELECT id, %(tenant)s, input FROM r
+    INSERT INTO task_body (task_id, tenant_id, input, title, tags, schedule, scheduled_for)
+    SELECT id, %(tenant)s, input, marks ->> 'title',
+           CASE WHEN marks -> 'tags' IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(marks -> 'tags')) END,
+           (marks ->> 'schedule')::uuid, (marks ->> 'scheduled_for')::timestamptz
+    FROM r
+),
+w AS (
+    INSERT INTO task_term (tenant_id, term, task_id)
+    SELECT %(tenant)s, x.term, r.id FROM r CROSS JOIN LATERAL jsonb_array_elements_text(r.marks -> 'terms') AS x(term)
+    WHERE r.marks IS NOT NULL
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, event, to_state, actor)

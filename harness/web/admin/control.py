@@ -1,0 +1,306 @@
+"""What people set: tenants, quotas, keys, pauses. Each change is in the admin's log with its author."""
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.core.exceptions import PermissionDenied
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminSplitDateTimeWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from harness.policy.errors import Conflict, HarnessError
+from harness.store import keys
+from harness.store.models import ApiKey, Pause, Quota, Run, Tenant
+from harness.web.admin import once
+from harness.web.admin.filters import ByTenant, Revoked
+from harness.web.admin.inspected import Settable
+from harness.web.admin.scope import person_of, scope_of
+from harness.web.admin.tasks import as_uuid
+
+INT_MAX = 2**31 - 2
+_NAME = RegexValidator(
+    r"\A[a-z0-9][a-z0-9._-]{0,62}\Z", "1 to 63 of a-z, 0-9, '.', '_' and '-'; begin with a letter or digit."
+)
+
+
+def _count(label: str, help_text: str) -> forms.IntegerField:
+    return forms.IntegerField(label=label, help_text=help_text, min_value=0, max_value=INT_MAX)
+
+
+class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
+    """A tenant with its limits."""
+
+    name = forms.CharField(validators=[_NAME], widget=UnfoldAdminTextInputWidget)
+    weight = forms.FloatField(
+        initial=1.0, help_text="Its share against others.", validators=[MinValueValidator(1e-6), MaxValueValidator(1e6)]
+    )
+    cap = _count("Cap", "Most of its tasks in flight.")
+    backlog_quota = _count("Backlog quota", "Most unfinished tasks.")
+    top_priority = forms.TypedChoiceField(
+        choices=[(number, f"P{number}") for number in range(4)], coerce=int, help_text="The most urgent it may ask for."
+    )
+
+    class Meta:
+        model = Tenant
+        fields = ("name", "weight", "cap", "backlog_quota", "top_priority")
+
+
+class TenantAdmin(Settable):
+    """Tenants. One is deleted by `manage.py tenant delete` alone."""
+
+    tenant_path = "id"
+    may_add = may_change = True
+    form = TenantForm
+    ordering = ("name",)
+    list_display = ("name", "weight", "cap", "backlog_quota", "urgency", "created_at")
+    search_fields = ("name",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Keep a tenant's limits from its own admins."""
+        return scope_of(request).everything and super().has_change_permission(request, obj)
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Begin with the defaults of the table."""
+        return {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1}
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Keep a name: commands and people know the tenant by it."""
+        return ("name",) if obj is not None else ()
+
+    @admin.display(description="top priority")
+    def urgency(self, tenant: Tenant) -> str:
+        """Return P0 to P3."""
+        return f"P{tenant.top_priority}"
+
+
+class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
+    """A tenant's cap on a pool or resource that exists."""
+
+    class Meta:
+        model = Quota
+        fields = ("tenant", "scope", "name", "cap")
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a name that the topology doesn't have, and a negative cap."""
+        said: dict[str, Any] = super().clean() or {}
+        topology = settings.HARNESS_TOPOLOGY
+        known = topology.pools if said.get("scope") == "pool" else topology.resources
+        if said.get("name") and said["name"] not in known:
+            self.add_error("name", f"There is no such {said.get('scope')}; choose from {', '.join(sorted(known))}.")
+        if said.get("cap") is not None and said["cap"] < 0:
+            self.add_error("cap", "From 0.")
+        return said
+
+
+class QuotaAdmin(Settable):
+    """Quotas."""
+
+    may_add = may_change = may_delete = True
+    form = QuotaForm
+    list_display = ("tenant", "scope", "name", "cap")
+    list_select_related = ("tenant",)
+    list_filter = (ByTenant,)
+    autocomplete_fields = ("tenant",)
+
+
+class KeyForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
+    """What a new key is for."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=[(scope, scope) for scope in keys.SCOPES],
+        initial=list(keys.SCOPES),
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+    )
+    label = forms.CharField(
+        max_length=200, required=False, help_text="What it is for.", widget=UnfoldAdminTextInputWidget
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ("tenant", "label", "scopes")
+
+
+class ApiKeyAdmin(Settable):
+    """Keys: made once, shown once, revoked for good."""
+
+    may_add = True
+    form = KeyForm
+    list_display = ("prefix", "tenant", "scopes_named", "label", "created_at", "revoked_at", "act")
+    list_filter = (Revoked, ByTenant)
+    list_select_related = ("tenant",)
+    search_fields = ("prefix", "label")
+    autocomplete_fields: ClassVar[tuple[str, ...]] = ("tenant",)
+
+    def get_exclude(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Keep the hash to the database."""
+        return ("hash",)
+
+    @admin.display(description="scopes")
+    def scopes_named(self, key: ApiKey) -> str:
+        """Return the scopes."""
+        return ", ".join(key.scopes)
+
+    @admin.display(description="")
+    def act(self, key: ApiKey) -> SafeString | str:
+        """Return a link to revoke it."""
+        if key.revoked_at is not None:
+            return ""
+        return format_html('<a href="{}">Revoke</a>', reverse("admin:store_apikey_revoke", args=(key.pk,)))
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page that revokes."""
+        page = path("<int:key_id>/revoke/", self.admin_site.admin_view(self.revoke), name="store_apikey_revoke")
+        return [page, *super().get_urls()]
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        """Make the key, by the same function as the command; the whole key goes to this answer alone."""
+        made = keys.create_key(obj.tenant.name, scopes=form.cleaned_data["scopes"], label=form.cleaned_data["label"])
+        request.harness_key = made  # type: ignore[attr-defined]  # response_add shows it
+        row = ApiKey.objects.get(prefix=made.split("_")[1])
+        obj.pk, obj.prefix = row.pk, row.prefix
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
+        """Show the key, once: not after a redirect, so that it is stored nowhere."""
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": "Keep this key now",
+            "key": request.harness_key,  # type: ignore[attr-defined]  # from save_model
+            "tenant": obj.tenant,
+            "back": reverse("admin:store_apikey_changelist"),
+        }
+        answer = TemplateResponse(request, "harness/admin/key.html", context)
+        answer["Cache-Control"] = "no-store"
+        return answer
+
+    def revoke(self, request: HttpRequest, key_id: int) -> HttpResponse:
+        """Confirm (GET) or revoke (POST)."""
+        key = self.get_object(request, str(key_id))
+        if key is None:
+            raise Http404("there is no such key")
+        if not self._may(request, "change"):
+            raise PermissionDenied
+        back = reverse("admin:store_apikey_changelist")
+        purpose = f"revoke key {key.pk}"
+        if request.method == "POST":
+            reason = request.POST.get("reason", "").strip()[:500]
+            try:
+                fresh = bool(reason) and once.take(request, purpose)
+            except once.Stale:
+                messages.error(request, "This page was too old. Nothing was done yet; send it again.")
+                return HttpResponseRedirect(request.get_full_path())
+            if not reason:
+                messages.error(request, "Say why: the reason is kept in the log.")
+                return HttpResponseRedirect(request.get_full_path())
+            if fresh:
+                self._revoke(request, key, reason)
+            return HttpResponseRedirect(back)
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": f"Revoke the key {key.prefix} of {key.tenant}?",
+            "verb": "Revoke",
+            "help": "It is refused from now on, for good. Work that it has submitted goes on.",
+            "plain_reason": True,
+            "once_field": once.FIELD,
+            "once": once.token(request, purpose),
+            "back": back,
+        }
+        return TemplateResponse(request, "harness/admin/verb.html", context)
+
+    def _revoke(self, request: HttpRequest, key: ApiKey, reason: str) -> None:
+        try:
+            keys.revoke_key(key.prefix)
+        except Conflict:
+            messages.info(request, "Nothing was left to do: it was revoked before.")
+            return
+        except HarnessError as error:
+            messages.error(request, error.message)
+            return
+        LogEntry.objects.log_actions(int(request.user.pk or 0), [key], CHANGE, f"Revoked: {reason}", single_object=True)
+        messages.success(request, f"{key.prefix} is revoked.")
+
+
+class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
+    """A pause. A tenant is named by its name, a run by its id."""
+
+    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget, help_text="Shown to everyone.")
+    key = forms.CharField(
+        max_length=200,
+        label="What",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="A pool (llm), a priority (p3), a pool's priority (llm.p3), a tenant's name, or a run's id.",
+    )
+
+    until = forms.SplitDateTimeField(
+        required=False, widget=UnfoldAdminSplitDateTimeWidget, help_text="UTC. Empty: until someone resumes it."
+    )
+
+    class Meta:
+        model = Pause
+        fields = ("scope", "key", "reason", "until")
+
+    def clean(self) -> dict[str, Any]:
+        """Turn what was named into the key that the dispatcher reads."""
+        said: dict[str, Any] = super().clean() or {}
+        scope, named = said.get("scope"), (said.get("key") or "").strip()
+        if not scope or not named:
+            return said
+        pools = settings.HARNESS_TOPOLOGY.pools
+        pool, _, priority = named.rpartition(".")
+        found: str | None = None
+        if scope == "pool":
+            found = named if named in pools else None
+        elif scope == "priority":
+            found = named.lower() if named.lower() in {"p0", "p1", "p2", "p3"} else None
+        elif scope == "pool_priority":
+            found = named if pool in pools and priority in {"p0", "p1", "p2", "p3"} else None
+        elif scope == "tenant":
+            found = _text(Tenant.objects.filter(name=named).values_list("id", flat=True).first())
+        elif public := as_uuid(named):
+            found = _text(Run.objects.filter(public_id=public).values_list("id", flat=True).first())
+        if found is None:
+            self.add_error("key", f"There is no such {scope.replace('_', ' ')}.")
+        elif Pause.objects.filter(scope=scope, key=found, source=PauseAdmin.source).exists():
+            self.add_error("key", "It is paused already.")
+        said["key"] = found or named
+        return said
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+class PauseAdmin(Settable):
+    """Pauses. To resume is to delete the pause; the dispatcher sees either within a second."""
+
+    source = "operator"
+    tenant_path = "pause"
+    may_add = may_delete = True
+    form = PauseForm
+    list_display = ("scope", "named", "reason", "author", "source", "until", "created_at")
+
+    def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
+        """Note who it was."""
+        obj.source, obj.author = self.source, person_of(request)
+        super().save_model(request, obj, form, change)
+
+    @admin.display(description="what")
+    def named(self, pause: Pause) -> str:
+        """Return what is paused, by name."""
+        if pause.scope == "tenant" and pause.key.isdigit():
+            return Tenant.objects.filter(id=pause.key).values_list("name", flat=True).first() or pause.key
+        if pause.scope == "run" and pause.key.isdigit():
+            return str(Run.objects.filter(id=pause.key).values_list("public_id", flat=True).first() or pause.key)
+        return pause.key

@@ -1,0 +1,31 @@
+"""The menu at the side: what is registered and may be seen, by group."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.text import capfirst
+
+
+def groups(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the groups with their links, as Unfold wants them."""
+    from harness.web.admin.site import REGISTERED, site  # Unfold asks while the site is being made, too
+
+    found: dict[str, list[dict[str, Any]]] = {
+        "": [{"title": "Overview", "icon": "dashboard", "link": reverse("admin:index")}]
+    }
+    for entry in REGISTERED:
+        if not site._registry[entry.model].has_view_permission(request):
+            continue
+        meta = entry.model._meta
+        found.setdefault(entry.group, []).append(
+            {
+                "title": str(capfirst(meta.verbose_name_plural)),
+                "icon": entry.icon,
+                "link": reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist"),
+            }
+        )
+    return [
+        {"title": name or None, "separator": bool(name), "collapsible": False, "items": items}
+        for name, items in found.items()
+    ]

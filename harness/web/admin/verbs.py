@@ -1,0 +1,163 @@
+"""People's verbs on a task, as pages: what it does, a reason, one button. Listed from engine.operate.VERBS.
+
+A verb that is added there appears here by itself: its parameters beyond the usual ones become fields of the form.
+"""
+
+import inspect
+import types
+import typing
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal, Union, get_args, get_origin
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from unfold.widgets import (
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
+)
+
+from harness.engine import operate
+from harness.policy.errors import HarnessError
+from harness.store import staff
+from harness.store.models import Task
+from harness.web.admin import once
+from harness.web.admin.marks import mark
+from harness.web.admin.scope import person_of, scope_of
+
+PERMISSION = "store.operate"
+GIVEN = {"connection", "task", "tenant", "actor", "reason"}  # what every verb is called with; no field of the form
+
+OUTCOMES = {
+    "cancelled": "Cancelled.",
+    "wished": "It runs: it obeys at its next checkpoint.",
+    "already": "Nothing was left to do.",
+}
+
+
+def offered(request: HttpRequest, task: Task) -> list[tuple[str, operate.Verb]]:
+    """Return the verbs that this person may do to this task now, by name."""
+    if not request.user.has_perm(PERMISSION):
+        return []
+    return [(name, operate.VERBS[name]) for name in operate.offered(task.state, task.want)]
+
+
+def label_of(name: str) -> str:
+    """Return a verb's name as it stands on a button.
+
+    >>> label_of("move_to_front")
+    'Move to front'
+    """
+    return name.replace("_", " ").capitalize()
+
+
+def form_of(verb: operate.Verb) -> type[forms.Form]:
+    """Return the form of a verb: a reason, and a field for each parameter that only a person can say."""
+    fields: dict[str, Any] = {}
+    for name, parameter in _parameters(verb.run).items():
+        fields[name] = _field(name, parameter)
+    fields["reason"] = forms.CharField(
+        max_length=operate.REASON_MAX_CHARS,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text="Shown to everyone who sees the task, with your name.",
+    )
+    return type("VerbForm", (forms.Form,), fields)
+
+
+def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, Any]) -> HttpResponse:
+    """Confirm a verb (GET) or do it (POST). The caller has checked that the person may see the task."""
+    verb = operate.VERBS.get(name)
+    if task is None or verb is None or not request.user.has_perm(PERMISSION):
+        raise Http404("there is no such task or verb")
+    back = reverse("admin:store_task_change", args=(task.pk,))
+    purpose = f"{name} task {task.pk}"
+    form = form_of(verb)(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            fresh = once.take(request, purpose)
+        except once.Stale:
+            form.add_error(None, "This page was too old. Nothing was done yet; send it again.")
+        else:
+            if fresh:
+                _do(request, task.public_id, name, verb, form.cleaned_data)
+            else:
+                messages.info(request, "That form was sent already; it acted once.")
+            return HttpResponseRedirect(back)
+    elif name not in operate.offered(task.state, task.want):
+        messages.warning(request, f"{label_of(name)} isn't possible now: the task is {task.state.replace('_', ' ')}.")
+        return HttpResponseRedirect(back)
+    context |= {
+        "title": f"{label_of(name)} this task?",
+        "task": task,
+        "mark": mark(task.state),
+        "verb": label_of(name),
+        "help": verb.help,
+        "form": form,
+        "once_field": once.FIELD,
+        "once": once.token(request, purpose),
+        "back": back,
+    }
+    return TemplateResponse(request, "harness/admin/verb.html", context)
+
+
+def _do(request: HttpRequest, task: uuid.UUID, name: str, verb: operate.Verb, said: dict[str, Any]) -> None:
+    arguments = said | {"actor": person_of(request), "tenant": scope_of(request).tenant}
+    accepted = inspect.signature(verb.run).parameters
+    try:
+        with staff.own_connection(scope_of(request).tenant) as connection:
+            done = verb.run(
+                connection, task, **{key: value for key, value in arguments.items() if key in accepted and value != ""}
+            )
+    except HarnessError as error:
+        messages.error(request, f"{label_of(name)}: {error.message}")
+    else:
+        messages.success(request, f"{label_of(name)}: {OUTCOMES.get(done.outcome, str(done.outcome))}")
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    hints = typing.get_type_hints(function)
+    return {
+        name: parameter.replace(annotation=hints.get(name, str))
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in GIVEN and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    }
+
+
+def _field(name: str, parameter: inspect.Parameter) -> forms.Field:
+    meant = parameter.annotation
+    if get_origin(meant) in (Union, types.UnionType):
+        meant = next(choice for choice in get_args(meant) if choice is not type(None))
+    default = None if parameter.default is parameter.empty else parameter.default
+    common: dict[str, Any] = {
+        "label": name.replace("_", " ").capitalize(),
+        "required": parameter.default is parameter.empty,
+        "initial": default,
+    }
+    if name == "priority":
+        choices = [(number, f"P{number}") for number in range(4)]
+        return forms.TypedChoiceField(choices=choices, coerce=int, widget=UnfoldAdminSelectWidget, **common)
+    if get_origin(meant) is Literal:
+        choices = [(value, str(value)) for value in get_args(meant)]
+        by_text = {str(value): value for value, _ in choices}
+        return forms.TypedChoiceField(
+            choices=choices, coerce=lambda text: by_text[str(text)], widget=UnfoldAdminSelectWidget, **common
+        )
+    if meant is bool:
+        return forms.BooleanField(widget=UnfoldBooleanWidget, **(common | {"required": False}))
+    if meant is int:
+        return forms.IntegerField(widget=UnfoldAdminIntegerFieldWidget, **common)
+    if meant is float:
+        return forms.FloatField(widget=UnfoldAdminDecimalFieldWidget, **common)
+    if meant is datetime:
+        return forms.DateTimeField(widget=UnfoldAdminTextInputWidget, help_text="YYYY-MM-DD HH:MM, UTC", **common)
+    if meant is str:
+        return forms.CharField(widget=UnfoldAdminTextInputWidget, **common)
+    return forms.JSONField(widget=UnfoldAdminTextareaWidget, **common)

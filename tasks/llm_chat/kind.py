@@ -1,0 +1,240 @@
+"""`llm.chat`: a conversation's next message by a configured model, shown piece by piece while it is written.
+
+Models, addresses and the names of the variables that hold keys stand in config/models.toml; a key is read when the call
+is made and goes nowhere else. The client sends each request once; trying again is the task layer's.
+"""
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from harness.kinds import Context, Permanent, RateLimited, Transient, kind, models
+from harness.kinds.models import Access
+from tasks.llm_chat.streaming import Reader
+
+if TYPE_CHECKING:
+    import openai
+
+RESOURCE = "llm:default"
+TIMEOUT_S = 60.0  # the longest silence of a provider; LLM_TIMEOUT_S changes it
+CONNECT_S = 5.0
+CONNECTIONS = 64  # of one process: more than the threads that could call at once
+MESSAGES = 200
+CONTENT_CHARS = 200_000  # of all messages together; the request as a whole has its limit at the door too
+CHARS_A_TOKEN = 4  # of an estimate, where the provider counts nothing
+TOKENS_A_MESSAGE = 4
+
+_clients: dict[tuple[int, str, str, float], "openai.OpenAI"] = {}
+_clients_lock = threading.Lock()
+
+
+class Message(BaseModel):
+    """One message of the conversation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["system", "user", "assistant"]
+    content: str = Field(min_length=1, max_length=CONTENT_CHARS)
+
+
+class Conversation(BaseModel):
+    """The conversation so far; its last message is answered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[Message] = Field(min_length=1, max_length=MESSAGES)
+    model: str | None = Field(default=None, max_length=200, description="a configured model; without it: the default")
+    max_tokens: int = Field(default=1024, ge=1, le=32_768, description="of the answer, at most")
+    temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        models.check(name)
+        return name
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Conversation":
+        size = sum(len(message.content) for message in self.messages)
+        if size > CONTENT_CHARS:
+            raise ValueError(f"messages: {size:,} characters are more than the {CONTENT_CHARS:,} taken here")
+        if self.messages[-1].role == "assistant":
+            raise ValueError("messages: the last one must not be the assistant's own: there is nothing to answer")
+        return self
+
+
+class Reply(BaseModel):
+    """The answer. `usage_estimated`: the provider counted nothing. `usd` null: the model has no price (`warning`)."""
+
+    text: str
+    model: str
+    finish_reason: str
+    tokens_in: int
+    tokens_out: int
+    usage_estimated: bool
+    usd: float | None
+    warning: str | None = None
+
+
+class _Answer:
+    """What has come of the answer so far."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.model = ""
+        self.finish_reason = ""
+        self.usage: tuple[int, int] | None = None
+
+    def take(self, chunk: Any) -> str:
+        """Take one chunk of the stream. Returns the text that it adds. Raises: Transient when it is no such chunk."""
+        choices = getattr(chunk, "choices", None)
+        if not isinstance(choices, list):
+            raise Transient("the provider's stream holds something else than pieces of a chat completion")
+        self.model = chunk.model or self.model
+        if chunk.usage is not None:
+            self.usage = (chunk.usage.prompt_tokens or 0, chunk.usage.completion_tokens or 0)
+        if not choices:
+            return ""
+        self.finish_reason = choices[0].finish_reason or self.finish_reason
+        text = _storable((choices[0].delta and choices[0].delta.content) or "")
+        self.pieces.append(text)
+        return text
+
+
+@kind(
+    "llm.chat",
+    pool="llm",
+    input=Conversation,
+    output=Reply,
+    resources={RESOURCE: 1},
+    timeout_s=300,
+    est_s=5.0,
+    costs=True,
+)
+def chat(ctx: Context, payload: Conversation) -> Reply:
+    """Ask once, and show the answer as it comes. Raises: Permanent when the worker isn't set up."""
+    access = models.access(payload.model)
+    answer = _Answer()
+    used: list[tuple[int, int, bool]] = []
+
+    def ask() -> None:
+        reader = Reader(lambda: _begin(access, payload))
+        began = False
+        try:
+            for chunk in reader.chunks(ctx.checkpoint):
+                began = True
+                text = answer.take(chunk)
+                if text:
+                    ctx.emit(text)
+            if not answer.finish_reason:
+                raise Transient("the provider's stream ended before the answer did")
+        except Exception as error:
+            classed = _classed(error)
+            if classed is error:
+                raise
+            raise classed from error
+        finally:
+            reader.close()
+            # Also of an answer that broke off or that nobody waits for: the provider charges for it all the same.
+            if began:
+                used.append(_used(answer, payload))
+
+    try:
+        ctx.call(RESOURCE, ask)
+    finally:
+        usd = [ctx.spent(access.priced_as, tokens_in, tokens_out) for tokens_in, tokens_out, _ in used]
+    tokens_in, tokens_out, estimated = used[0]
+    text = models.redact("".join(answer.pieces))
+    if not text.strip():
+        raise Permanent(f"{access.name} gave an empty answer (finish_reason: {answer.finish_reason})")
+    return Reply(
+        text=text,
+        model=_storable(answer.model or access.upstream),
+        finish_reason=_storable(answer.finish_reason),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        usage_estimated=estimated,
+        usd=usd[0],
+        warning=f"config/models.toml has no price for {access.priced_as!r}" if usd[0] is None else None,
+    )
+
+
+def _begin(access: Access, payload: Conversation) -> Any:
+    import openai
+
+    messages: Any = [message.model_dump() for message in payload.messages]  # a TypedDict for each role
+    return _client(access).chat.completions.create(
+        model=access.upstream,
+        messages=messages,
+        max_completion_tokens=payload.max_tokens,
+        temperature=openai.omit if payload.temperature is None else payload.temperature,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+
+
+def _used(answer: _Answer, payload: Conversation) -> tuple[int, int, bool]:
+    if answer.usage is not None:
+        return (*answer.usage, False)
+    asked = sum(len(message.content) // CHARS_A_TOKEN + TOKENS_A_MESSAGE for message in payload.messages)
+    return asked, -(-sum(map(len, answer.pieces)) // CHARS_A_TOKEN), True
+
+
+def _classed(error: Exception) -> Exception:
+    """Return the error as the task layer understands it: a stream that breaks may hold next time."""
+    import httpx2
+    import openai
+
+    match error:
+        case openai.APIStatusError() | openai.APIConnectionError():
+            return error  # ctx.call knows them by their status and kind
+        case openai.APIError() if error.code in ("rate_limit_exceeded", "insufficient_quota"):
+            return RateLimited(f"the provider broke its answer off: {error.message}"[:500])
+        case openai.APIError():
+            return Transient(f"the provider broke its answer off: {error.message}"[:500])
+        case httpx2.TimeoutException():
+            return error
+        case httpx2.TransportError():
+            return Transient(f"the stream broke: {type(error).__name__}: {error}"[:500])
+        case ValueError() | AttributeError() | TypeError():
+            return Transient(f"the provider's stream isn't what it should be: {type(error).__name__}")
+    return error
+
+
+def _storable(text: str) -> str:
+    """Return the text without what a database refuses: NUL, and halves of surrogate pairs."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def _timeout_s() -> float:
+    value = os.environ.get("LLM_TIMEOUT_S", "").strip()
+    try:
+        seconds = float(value) if value else TIMEOUT_S
+    except ValueError:
+        seconds = float("nan")
+    if not 0.1 <= seconds < 1e7:
+        raise Permanent(f"LLM_TIMEOUT_S must be a number of at least 0.1, not {value!r}")
+    return seconds
+
+
+def _client(access: Access) -> "openai.OpenAI":
+    """Return this process's client for an endpoint: one, with one bounded pool of connections, for all threads."""
+    import httpx2  # what the openai client itself speaks HTTP with
+    import openai
+
+    timeout_s = _timeout_s()
+    wanted = (os.getpid(), access.base_url, access.api_key, timeout_s)
+    with _clients_lock:
+        if wanted not in _clients:
+            limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+            timeout = httpx2.Timeout(timeout_s, connect=CONNECT_S, pool=CONNECT_S)
+            _clients[wanted] = openai.OpenAI(
+                base_url=access.base_url,
+                api_key=access.api_key,
+                max_retries=0,
+                timeout=timeout,
+                http_client=httpx2.Client(limits=limits, timeout=timeout, follow_redirects=False),
+            )
+        return _clients[wanted]

@@ -1,0 +1,194 @@
+"""What people set in the admin: keys, pauses, quotas, tenants; logins and their throttle; the layers around it."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.core.management import call_command
+from django.test import Client
+
+from harness.policy.errors import Conflict, Invalid, NotFound
+from harness.store import keys, people
+from harness.store.database import connect
+from harness.web.admin import paging
+from harness.web.admin.layers import check_layers
+from tests.admin.conftest import PASSWORD, House
+from tests.admin.test_scope import token_of
+
+
+def test_a_key_is_made_once_shown_once_works_and_is_revoked_with_a_reason(house: House) -> None:
+    client = house.login("ours-admin")
+    form = client.get("/admin/store/apikey/add/")
+    body = {"tenant": house.ours, "label": "ci", "scopes": ["read"], "_once": token_of(form.text)}
+    made = client.post("/admin/store/apikey/add/", body)
+    key = re.search(r"hk_[a-z0-9]{8}_[A-Za-z0-9_-]{43}", made.text)
+    assert made.status_code == 200 and key and "no-store" in made["Cache-Control"]
+    again = client.post("/admin/store/apikey/add/", body, follow=True)
+    assert "sent already" in again.text and key[0] not in again.text
+    assert house.stage.one("SELECT count(*) FROM api_key") == 1
+    row = house.stage.one("SELECT id FROM api_key")
+    for path in ("/admin/store/apikey/", f"/admin/store/apikey/{row}/change/", f"/admin/store/apikey/{row}/history/"):
+        shown = client.get(path)
+        assert shown.status_code == 200 and key[0] not in shown.text and keys.digest(key[0]) not in shown.text
+    with connect(house.stage.url, "web", application_name="test") as web:
+        assert keys.authenticate(web, key[0]).tenant.id == house.ours
+        page = client.get(f"/admin/store/apikey/{row}/revoke/")
+        revoke = {"reason": "leaked", "_once": token_of(page.text)}
+        assert house.login("viewer").get(f"/admin/store/apikey/{row}/revoke/").status_code == 403
+        client.post(f"/admin/store/apikey/{row}/revoke/", revoke)
+        with pytest.raises(keys.Unauthenticated):
+            keys.authenticate(web, key[0])
+    assert LogEntry.objects.filter(change_message="Revoked: leaked", user__username="ours-admin").count() == 1
+
+
+def test_a_pause_is_named_by_people_and_obeyed_by_the_dispatcher(house: House) -> None:
+    client = house.login("operator")
+    house.stage.add_session()
+    house.task()
+
+    def pause(scope: str, key: str) -> str:
+        form = client.get("/admin/store/pause/add/")
+        body = {"scope": scope, "key": key, "reason": "too hot", "_once": token_of(form.text)}
+        return client.post("/admin/store/pause/add/", body, follow=True).text
+
+    assert "There is no such tenant" in pause("tenant", "nobody")
+    assert "There is no such pool" in pause("pool", "gpu")
+    told = pause("tenant", "ours-tenant")
+    assert "was added" in told, told[told.find("errorlist") - 200 : told.find("errorlist") + 600]
+    row = house.stage.connection.execute("SELECT scope, key, author, reason, source FROM pause").fetchall()
+    assert row == [("tenant", str(house.ours), "staff:operator", "too hot", "operator")]
+    assert "paused already" in pause("tenant", "ours-tenant")
+    assert house.stage.tick() == []
+    number = house.stage.one("SELECT id FROM pause")
+    client.post(f"/admin/store/pause/{number}/delete/", {"post": "yes"})
+    assert house.stage.one("SELECT count(*) FROM pause") == 0
+    assert len(house.stage.tick()) == 1
+    for name in ("viewer", "ours-admin"):
+        assert house.login(name).get("/admin/store/pause/add/").status_code == 403
+
+
+def test_limits_are_set_by_operators_within_bounds(house: House) -> None:
+    client = house.login("operator")
+    path = f"/admin/store/tenant/{house.ours}/change/"
+    body = {"weight": "2", "cap": "7", "backlog_quota": "10", "top_priority": "0"}
+    client.post(path, body | {"_once": token_of(client.get(path).text)})
+    assert house.stage.one("SELECT cap FROM tenant WHERE id = %s", house.ours) == 7
+    wrong = client.post(path, body | {"cap": "-1", "weight": "0", "_once": token_of(client.get(path).text)})
+    assert wrong.status_code == 200 and "greater than or equal to 0" in wrong.text
+    own = house.login("ours-admin")
+    assert own.get(path).status_code == 200
+    assert own.post(path, body | {"cap": "99"}).status_code in (302, 403)
+    assert house.stage.one("SELECT cap FROM tenant WHERE id = %s", house.ours) == 7
+    add = client.get("/admin/store/tenant/add/")
+    bad = client.post("/admin/store/tenant/add/", body | {"name": "No Such", "_once": token_of(add.text)})
+    assert "begin with a letter or digit" in bad.text
+    client.post("/admin/store/tenant/add/", body | {"name": "new-one", "_once": token_of(bad.text)})
+    assert house.stage.one("SELECT count(*) FROM tenant WHERE name = 'new-one'") == 1
+    quota = client.get("/admin/store/quota/add/")
+    told = client.post(
+        "/admin/store/quota/add/",
+        {"tenant": house.ours, "scope": "pool", "name": "gpu", "cap": "1", "_once": token_of(quota.text)},
+    )
+    assert "choose from" in told.text
+
+
+def test_lists_page_by_key_and_say_when_they_have_not_looked_at_all(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = house.stage.submit("noop.single", tenant=house.ours, n=120)
+    client = house.login("operator")
+    first = client.get("/admin/store/task/").text
+    assert f"/task/{tasks[-1]}/change/" in first and f"/task/{tasks[0]}/change/" not in first
+    older = re.search(r'href="\?([^"]*before=\d+)"', first)
+    assert older
+    second = client.get(f"/admin/store/task/?{older[1].replace('&amp;', '&')}").text
+    assert f"/task/{tasks[-51]}/change/" in second and f"/task/{tasks[-50]}/change/" not in second
+    assert client.get("/admin/store/task/?before=nonsense").status_code == 200
+    monkeypatch.setattr(paging, "FIRST_WINDOW", 10)
+    monkeypatch.setattr(paging, "LOOK_S", 0.0)
+    short = client.get("/admin/store/task/?state=paused").text
+    assert "Look further back" in short and "0 found so far" in short
+    monkeypatch.setattr(paging, "LOOK_S", 5.0)
+    assert "None" in client.get("/admin/store/task/?state=paused").text
+    public = house.stage.one("SELECT public_id FROM task WHERE id = %s", tasks[3])
+    for term in (str(public), str(tasks[3])):
+        found = client.get("/admin/store/task/", {"q": term}).text
+        assert f"/task/{tasks[3]}/change/" in found and f"/task/{tasks[4]}/change/" not in found
+    trace = client.get("/admin/store/traceevent/").text
+    assert str(public) not in trace
+    cursor = re.search(r'href="\?([^"]*before=\d+-\d+)"', trace)
+    assert cursor and client.get(f"/admin/store/traceevent/?{cursor[1]}").status_code == 200
+
+
+def test_lists_never_count_rows(house: House, django_assert_max_num_queries: object) -> None:
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    house.task()
+    client = house.login("operator")
+    for model in ("task", "run", "attempt", "traceevent", "lease", "tenant", "apikey"):
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(f"/admin/store/{model}/").status_code == 200
+        assert not [query["sql"] for query in queries if "COUNT(" in query["sql"].upper()], model
+
+
+def test_five_wrong_passwords_lock_a_login_for_a_while(house: House) -> None:
+    client = Client(HTTP_HOST="127.0.0.1")
+    wrong = {"username": "operator", "password": "guess"}
+    for _ in range(4):
+        assert client.post("/admin/login/", wrong).status_code == 200
+    assert client.post("/admin/login/", wrong).status_code == 429
+    right = {"username": "operator", "password": PASSWORD}
+    locked = client.post("/admin/login/", right)
+    assert locked.status_code == 429 and "Too many tries" in locked.text
+    assert client.post("/admin/login/", right, REMOTE_ADDR="10.0.0.9").status_code == 302, "from elsewhere one may"
+
+
+def test_pages_carry_a_strict_policy_and_nothing_inline(house: House) -> None:
+    client = house.login("operator")
+    task = house.task()
+    for path in ("/admin/", "/admin/store/task/", f"/admin/store/task/{task}/change/", "/admin/store/pause/add/"):
+        page = client.get(path)
+        policy = page["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "script-src 'self' 'unsafe-eval'" in policy
+        assert "'unsafe-inline'" not in policy.replace("style-src-attr 'unsafe-inline'", "")
+        assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>\s*\S", page.text), path
+        assert "<style" not in page.text and not re.search(r"\son[a-z]+=", page.text), path
+    login = Client(HTTP_HOST="127.0.0.1").get("/admin/login/")
+    cookie = login.cookies["harness_csrf"]
+    assert cookie["httponly"] and cookie["samesite"] == "Strict" and cookie["path"] == "/admin/"
+    assert "Content-Security-Policy" not in Client(HTTP_HOST="127.0.0.1").get("/health/live")
+
+
+def test_who_has_not_logged_in_is_sent_to_the_login_and_the_api_makes_no_session(house: House) -> None:
+    client = Client(HTTP_HOST="127.0.0.1")
+    for path in ("/admin/", "/admin/store/task/", "/admin/store/task/1/change/", "/admin/store/task/1/do/cancel/"):
+        answer = client.get(path)
+        assert answer.status_code == 302 and answer["Location"].startswith("/admin/login/"), path
+    assert client.get("/admin")["Location"] == "/admin/"
+    assert client.get("/admin/search/").status_code in (302, 404)
+    answer = client.get("/api/v1/kinds")
+    assert not answer.cookies and answer["Content-Type"] == "application/problem+json"
+
+
+def test_checks_are_clean_and_find_a_missing_layer(settings: object) -> None:
+    call_command("check", fail_level="WARNING")
+    for name in ("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE"):
+        setattr(settings, name, True)  # as HARNESS_HTTPS=1 does
+    settings.SECRET_KEY = "k9" * 20 + "x1y2z3w4v5"  # type: ignore[attr-defined]
+    call_command("check", deploy=True, fail_level="WARNING")
+    settings.HARNESS_ADMIN_LAYERS = settings.HARNESS_ADMIN_LAYERS[1:]  # type: ignore[attr-defined]
+    assert [found.id for found in check_layers()] == ["harness.E001"]
+
+
+def test_people_are_added_by_command_and_told_what_is_wrong(house: House) -> None:
+    with pytest.raises(Invalid, match="a tenant admin needs one"):
+        people.add("x", PASSWORD, group="tenant admin")
+    with pytest.raises(Invalid, match="password"):
+        people.add("x", "password1234", group="viewer")
+    with pytest.raises(NotFound, match="no tenant"):
+        people.add("x", PASSWORD, group="tenant admin", tenant="nobody")
+    with pytest.raises(Conflict, match="already"):
+        people.add("viewer", PASSWORD, group="viewer")
+    listed = {person.name: person for person in people.people()}
+    assert listed["ours-admin"].tenant == "ours-tenant" and listed["root"].superuser

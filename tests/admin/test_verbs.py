@@ -1,0 +1,171 @@
+"""State is never edited, only acted on by the verbs that the table offers: once, with a reason and an author."""
+
+import threading
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from harness.engine import operate
+from harness.policy.lifecycle import State
+from tests.admin.conftest import BACKEND, House
+from tests.admin.test_scope import token_of
+
+
+def page_of(task: int, verb: str = "cancel") -> str:
+    return f"/admin/store/task/{task}/do/{verb}/"
+
+
+def test_a_cancel_leaves_reason_and_author_in_the_trace_and_a_second_click_does_nothing(house: House) -> None:
+    client = house.login("operator")
+    task = house.task()
+    assert page_of(task) in client.get(f"/admin/store/task/{task}/change/").text
+    form = client.get(page_of(task))
+    assert house.stage.state(task) == "queued", "looking at the page does nothing"
+    body = {"reason": "wrong prompt", "_once": token_of(form.text)}
+    answer = client.post(page_of(task), body, follow=True)
+    assert "Cancelled" in answer.text and house.stage.state(task) == "cancelled"
+    row = house.stage.connection.execute(
+        "SELECT actor, data FROM event WHERE task_id = %s AND event = 'cancel'", (task,)
+    ).fetchall()
+    assert row == [("staff:operator", {"reason": "wrong prompt"})]
+    again = client.post(page_of(task), body, follow=True)
+    assert "sent already" in again.text
+    assert house.stage.events(task) == ["submit", "cancel"]
+    shown = client.get(f"/admin/store/task/{task}/change/").text
+    assert "wrong prompt" in shown and "staff:operator" in shown and page_of(task) not in shown
+
+
+def test_two_clicks_at_once_are_one_action(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def count(connection: Any, task: Any, *, tenant: Any, actor: str, reason: str = "") -> operate.Done:
+        calls.append(actor)
+        return operate.Done(outcome="already")
+
+    monkeypatch.setitem(operate.VERBS, "cancel", replace(operate.VERBS["cancel"], run=count))
+    task = house.task()
+    client = house.login("operator")
+    body = {"reason": "x", "_once": token_of(client.get(page_of(task)).text)}
+    cookies, barrier = client.cookies, threading.Barrier(2)
+
+    def click() -> None:
+        from django.db import connection
+
+        mine = Client(HTTP_HOST="127.0.0.1")
+        mine.cookies = cookies
+        barrier.wait()
+        mine.post(page_of(task), body)
+        connection.close()
+
+    threads = [threading.Thread(target=click) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls == ["staff:operator"]
+
+
+def test_a_verb_without_reason_without_token_or_with_anothers_token_does_nothing(house: House) -> None:
+    client = house.login("operator")
+    task, other = house.task(), house.task()
+    token = token_of(client.get(page_of(task)).text)
+    assert client.post(page_of(task), {"reason": "", "_once": token}).status_code == 200
+    assert "too old" in client.post(page_of(other), {"reason": "x", "_once": token}).text
+    assert "too old" in client.post(page_of(task), {"reason": "x"}).text
+    strange = house.login("root")
+    assert "too old" in strange.post(page_of(task), {"reason": "x", "_once": token}).text
+    assert house.stage.state(task) == house.stage.state(other) == "queued"
+
+
+def test_who_may_act(house: House) -> None:
+    task, foreign = house.task(), house.task(house.theirs)
+    assert house.login("viewer").get(page_of(task)).status_code == 404
+    own = house.login("ours-admin")
+    assert own.get(page_of(foreign)).status_code == 404
+    token = token_of(own.get(page_of(task)).text)
+    assert own.post(page_of(foreign), {"reason": "x", "_once": token}).status_code == 404
+    own.post(page_of(task), {"reason": "mine", "_once": token})
+    assert house.stage.state(task) == "cancelled" and house.stage.state(foreign) == "queued"
+    assert own.get(page_of(foreign, "no-such-verb")).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["root", "operator", "viewer", "ours-admin"])
+def test_nobody_adds_edits_or_deletes_a_task_a_run_an_attempt_a_lease_or_the_trace(house: House, name: str) -> None:
+    client = house.login(name)
+    task = house.task()
+    for model in ("task", "run", "attempt", "lease", "traceevent"):
+        base = f"/admin/store/{model}/"
+        assert client.get(f"{base}add/").status_code == 403, model
+        assert client.post(f"{base}add/", {}).status_code == 403, model
+        assert client.post(f"{base}{task}/delete/", {"post": "yes"}).status_code in (302, 403, 404), model
+        answer = client.post(f"{base}{task}/change/", {"state": "succeeded", "_once": "x"})
+        assert answer.status_code in (302, 403, 404, 405), model
+        listed = client.post(base, {"action": "delete_selected", "_selected_action": [task]})
+        assert listed.status_code in (200, 302, 403), model
+    assert house.stage.state(task) == "queued" and house.stage.events(task) == ["submit"]
+
+
+def test_a_verb_that_is_added_to_the_table_appears_with_fields_for_what_it_needs(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, Any] = {}
+
+    def move(
+        connection: Any, task: Any, *, tenant: int | None, actor: str, where: Literal["front", "back"], n: int = 3
+    ) -> operate.Done:
+        said.update(where=where, n=n, actor=actor, tenant=tenant)
+        return operate.Done(outcome="already")
+
+    verb = replace(operate.VERBS["cancel"], run=move, help="Move it.")
+    monkeypatch.setitem(operate.VERBS, "move_it", verb)
+    task = house.task()
+    client = house.login("ours-admin")
+    assert "Move it" in client.get(f"/admin/store/task/{task}/change/").text
+    form = client.get(page_of(task, "move_it"))
+    assert 'name="where"' in form.text and 'name="n"' in form.text and "front" in form.text
+    token = token_of(form.text)
+    assert (
+        client.post(page_of(task, "move_it"), {"reason": "r", "where": "up", "n": 1, "_once": token}).status_code == 200
+    )
+    assert said == {}, "a wrong value is told, and the token stays good"
+    client.post(page_of(task, "move_it"), {"reason": "r", "where": "front", "n": "4", "_once": token})
+    assert said == {"where": "front", "n": 4, "actor": "staff:ours-admin", "tenant": house.ours}
+
+
+def test_a_task_page_shows_its_line_of_states_and_tracebacks_to_operators_alone(house: House) -> None:
+    task = house.task()
+    house.stage.connection.execute(
+        "INSERT INTO attempt (task_id, tenant_id, release_no, started, ended, verdict, error_class, message, "
+        "traceback) VALUES (%s, %s, 1, now() - interval '2 s', now(), 'fail', 'ToolTimeout', 'no answer <b>', "
+        "'File secret.py')",
+        (task, house.ours),
+    )
+    for name, shown in (("operator", True), ("root", True), ("viewer", False), ("ours-admin", False)):
+        page = house.login(name).get(f"/admin/store/task/{task}/change/")
+        assert page.status_code == 200
+        assert "Line of states" in page.text and "ToolTimeout" in page.text and "no answer &lt;b&gt;" in page.text
+        assert ("secret.py" in page.text) is shown, name
+        attempt = house.stage.one("SELECT id FROM attempt")
+        detail = house.login(name).get(f"/admin/store/attempt/{attempt}/change/")
+        assert detail.status_code == 200 and ("secret.py" in detail.text) is shown, name
+
+
+def test_every_state_has_a_sentence_a_mark_and_a_colour(root: Any) -> None:
+    from harness.web.admin.marks import mark
+
+    css = (root / "harness/web/static/harness/admin.css").read_text()
+    for state in State:
+        assert "<circle" in mark(state) or "<path" in mark(state)
+        assert f".h-s-{state}" in css and css.count(f"--h-{state}:") == 2, "light and dark"
+
+
+def test_csrf_is_checked(house: House) -> None:
+    task = house.task()
+    strict = Client(HTTP_HOST="127.0.0.1", enforce_csrf_checks=True)
+    strict.force_login(User.objects.get(username="operator"), backend=BACKEND)
+    token = token_of(strict.get(page_of(task)).text)
+    assert strict.post(page_of(task), {"reason": "x", "_once": token}).status_code == 403
+    assert house.stage.state(task) == "queued"
