@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from harness.policy.errors import Unavailable
 from harness.store import queries
 from harness.web import problems
-from harness.web.service import service
+from harness.web.service import LOOK_S, service
 
 
 async def live(request: HttpRequest) -> HttpResponse:
@@ -21,7 +21,8 @@ async def ready(request: HttpRequest) -> HttpResponse:
     """The database answers, a dispatcher leads, and a worker takes work; otherwise 503 with the reasons."""
     serving = service()
     try:
-        found = await serving.on_thread(functools.partial(serving.with_connection, queries.readiness))
+        look = functools.partial(serving.with_connection, queries.readiness)
+        found = await serving.on_thread(look, within_s=LOOK_S)
     except Unavailable as error:
         checks = _checks(database=error.message, dispatcher="unknown", worker="unknown")
     else:

@@ -27,6 +27,8 @@ T = TypeVar("T")
 CONNECTIONS = 6  # of those that store.sessions keeps for everything but workers
 THREADS = 8  # more than connections: checking a payload needs none
 WAIT_S = 2.0  # for a connection; then 503
+ANSWER_S = 30.0  # a run of 10,000 tasks on a busy machine; a database that has gone silent ends no statement
+LOOK_S = 5.0  # what reads one row: who asks, whether work can go on
 SHUT_S = 1.0  # after such a wait, 503 at once unless a connection is free
 
 
@@ -41,9 +43,19 @@ class Service:
         self._shut_until_s = 0.0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
 
-    async def on_thread(self, work: Callable[[], T]) -> T:
-        """Do work that waits or computes, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def on_thread(self, work: Callable[[], T], *, within_s: float = ANSWER_S) -> T:
+        """Do work that waits or computes, off the event loop. Raises: Unavailable when it takes longer than `within_s`.
+
+        The thread goes on: what it writes may still be committed, which is what an Idempotency-Key is for.
+        """
+        done = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            return await asyncio.wait_for(done, within_s)
+        except TimeoutError:
+            raise Unavailable(
+                f"no answer from the database within {within_s:.0f} s; it may have been written: "
+                "try again with the same Idempotency-Key"
+            ) from None
 
     def with_connection(self, work: Callable[[Connection], T]) -> T:
         """Do work with a connection, on a thread. Raises: Unavailable."""

@@ -33,6 +33,11 @@ class Gate(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, resource_pool: str | None = None, autoscale: Any = None, **options: Any) -> None:
         profile = option.resolve(settings.HARNESS_TOPOLOGY, resource_pool)
+        for name in ("DATABASE_URL", "BROKER_URL"):
+            if not getattr(settings, name):  # without a broker Celery would think of RabbitMQ
+                raise option.WillNotStart(
+                    f"{name} is not set, and no stack of this checkout runs: {name}=.., or `manage.py stack up`"
+                )
         kinds = _kinds(profile)
         longest_s = max((kind.timeout_s for kind in kinds), default=0.0)
         objection = profiles.objection(profile, _effective(worker, autoscale), longest_task_s=longest_s)

@@ -18,9 +18,10 @@ from harness.ops.demo import documents, receiver, view
 from harness.ops.demo.client import Client
 from harness.ops.demo.receiver import Receiver
 from harness.ops.demo.scenario import Scenario
+from harness.ops.local.interruption import interrupt_on
 from harness.ops.local.ports import free_port
 from harness.ops.local.stack import Stack
-from harness.policy.errors import HarnessError, Unavailable
+from harness.policy.errors import HarnessError, Invalid, Unavailable
 
 LOOK_EVERY_S = 0.5
 GIVE_UP_S = 600.0
@@ -30,7 +31,6 @@ PROGRAMS = (
     "beat",
     "worker_net",
     "worker_db",
-    "worker_ingest",
     "worker_cpu",
     "worker_quarantine",
     "worker_system",
@@ -47,8 +47,10 @@ def main() -> int:
     parser.add_argument("--stay", action="store_true", help="keep the stack running and print its addresses")
     options = parser.parse_args()
     console = Console() if sys.stdout.isatty() else Console(width=110)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    interrupt_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     try:
+        if options.json:
+            _require_writable(options.json)
         found = documents.find(options.dir)
         for name, reason in found.left_out:
             console.print(f"left out {name}: {reason}")
@@ -59,6 +61,14 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("stopped")
         return 130
+
+
+def _require_writable(path: Path) -> None:
+    """Raises: Invalid, before the work and not after it."""
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise Invalid(f"--json {path}: {error.strerror}; name a file that can be written", field="json") from error
 
 
 def _run(base: Path, found: tuple[documents.Document, ...], options: argparse.Namespace, console: Console) -> int:
@@ -169,6 +179,8 @@ def _play(
     view.said(console, scenario.asked, scenario.answer, dict(hook.tokens))
     for kind, message in scenario.failures():
         console.print(f"meant to fail: {kind}: {message}", style="dim", markup=False)
+    for name, why in scenario.unmeant:
+        console.print(f"failed: {name}: {why}", style="red", markup=False)
     meant = len(scenario.failing)
     # Under the schedule of a minute a second rollup may come; it counts like the others.
     as_meant = (

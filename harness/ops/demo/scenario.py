@@ -40,6 +40,7 @@ class Scenario:
     receiver: str
     summaries: dict[str, str] = field(default_factory=dict)  # task id -> document
     failing: dict[str, Client] = field(default_factory=dict)  # task ids that are meant to fail
+    unmeant: list[tuple[str, str]] = field(default_factory=list)  # document that failed, why
     submitted: int = 0
     finished: bool = False
     asked: str = ""
@@ -87,8 +88,8 @@ class Scenario:
     def step(self) -> None:
         """Look what has ended, and submit what follows from it."""
         self._ask_at_the_desk()
-        self._turn_the_quota()
         self._follow_ingested()
+        self._turn_the_quota()
         if self._names:
             return
         if not self._last:
@@ -144,7 +145,7 @@ class Scenario:
     def _turn_the_quota(self) -> None:
         """Let the provider take few calls at once as soon as half of the documents are with it, for LOW_S."""
         now_s = time.monotonic()
-        if self._low_since_s is None and len(self.summaries) * 2 >= len(self.documents):
+        if self._low_since_s is None and (not self._names or len(self.summaries) * 2 >= len(self.documents)):
             _set_quota(self.provider, LOW_QUOTA)
             self._low_since_s = now_s
         elif self._low_since_s is not None and not self._restored and now_s - self._low_since_s > LOW_S:
@@ -159,7 +160,9 @@ class Scenario:
                 continue
             name = self._names.pop(task["task_id"])
             if task["state"] != "succeeded":
-                continue  # the final count tells it
+                error = self.library.get(f"/tasks/{task['task_id']}")["error"] or {}
+                self.unmeant.append((name, str(error.get("message", task["state"]))))
+                continue
             result = self.library.get(f"/tasks/{task['task_id']}")["result"]
             text = (result["text"] or "")[:60_000]
             if not text:
@@ -169,8 +172,12 @@ class Scenario:
             self.summaries[self._submit(self.library, "llm.summarize", payload, priority=1)] = name
 
     def _submit_last(self) -> None:
-        texts = [{"id": name[-40:], "text": text[:10_000]} for name, text in list(self._texts.items())[:20]]
-        if len({one["id"] for one in texts}) == len(texts) >= 2:
+        # An id has at most 40 characters and stands once: the end of a path tells more, the number keeps it apart.
+        texts = [
+            {"id": f"{n} {name[-36:]}", "text": text[:10_000]}
+            for n, (name, text) in enumerate(list(self._texts.items())[:20], 1)
+        ]
+        if len(texts) >= 2:
             self._last.append(self._submit(self.library, "cpu.similar", {"texts": texts, "threshold": 0.5}, priority=2))
         self._last.append(self._submit(self.library, "db.rollup", {}, priority=2))
         done = {"url": f"http://{self.receiver}/done", "body": {"documents": len(self._texts)}}

@@ -8,7 +8,7 @@ from ninja.security import HttpBearer
 
 from harness.policy.admission import Forbidden
 from harness.store.keys import Caller, Unauthenticated
-from harness.web.service import service
+from harness.web.service import LOOK_S, service
 
 
 class ApiKey(HttpBearer):
@@ -28,7 +28,7 @@ class ApiKey(HttpBearer):
     async def authenticate(self, request: HttpRequest, token: str) -> Caller:
         """Return who asks. Raises: Unauthenticated, Forbidden, Unavailable."""
         serving = service()
-        caller = await serving.on_thread(lambda: serving.authenticate(token))
+        caller = await serving.on_thread(lambda: serving.authenticate(token), within_s=LOOK_S)
         if self._scope not in caller.scopes:
             raise Forbidden(f"this key may not {self._scope}: its scopes are {', '.join(sorted(caller.scopes))}")
         return caller

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from harness.engine.dispatcher import Dispatcher
 from harness.engine.schedules import Firing
@@ -17,9 +17,15 @@ from harness.telemetry import logs
 class Command(BaseCommand):
     """Runs until SIGTERM or SIGINT."""
 
+    requires_system_checks = ()  # they load the web ring: 20 MB
     help = "Release waiting tasks to the workers, in order, while every limit has room."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        for name in ("DATABASE_URL", "BROKER_URL"):
+            if not getattr(settings, name):
+                raise CommandError(
+                    f"{name} is not set, and no stack of this checkout runs: {name}=.., or `manage.py stack up`"
+                )
         logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
         for package in settings.HARNESS_TASK_PACKAGES:
             registry.discover(package)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import psutil
@@ -16,6 +15,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.ops.local import addresses, postgres, stack, supervision, valkey
+from harness.ops.local.interruption import interrupt_on
 from harness.ops.local.places import open_places
 from harness.ops.local.server import tail
 from harness.policy.errors import HarnessError
@@ -71,7 +71,7 @@ class Command(BaseCommand):
         only = options["only"]
         programs = None if only is None else [name for name in only.split(",") if name]
         one = stack.Stack(base_dir, programs=programs, say=self._say)
-        _interrupt_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        interrupt_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         try:
             one.start(port=options["port"])
             self._show(one.addresses)
@@ -144,9 +144,7 @@ class Command(BaseCommand):
         for log in logs:
             self._say(f"==> {log.stem} <==\n{tail(log, options['lines'])}")
         if options["follow"]:
-            if len(logs) > 1:
-                raise CommandError("--follow takes one program; name it")
-            os.execvp("tail", ["tail", "-n", "0", "-F", str(logs[0])])
+            os.execvp("tail", ["tail", "-n", "0", "-F", *map(str, logs)])
 
     def _down(self, base_dir: Path) -> None:
         home = addresses.home(base_dir)
@@ -178,19 +176,3 @@ class Command(BaseCommand):
 def _public(known: dict[str, str]) -> dict[str, str]:
     """Return the addresses that hold no password."""
     return {key: value for key, value in known.items() if key in {"WEB_URL", "FLOWER_WEB_URL", "FLOWER_LOGIN"}}
-
-
-def _interrupt_on(*numbers: signal.Signals) -> None:
-    """Raise KeyboardInterrupt at the first of these signals, then ignore them: a stop cut short leaves things behind.
-
-    A hang-up that whoever started us wants ignored (nohup) stays ignored.
-    """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        for one in numbers:
-            signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    for number in numbers:
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)

@@ -1,0 +1,64 @@
+"""script/demo as a person runs it: the whole stack, real work, the figures, and nothing left behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+
+def test_the_demo_does_its_work_writes_its_figures_and_leaves_no_process(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number in range(6):
+        name = "a folder with a rather long name, longer than forty characters"
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / f"note {number}.md").write_text(
+            f"# Note {number}\n\nThe dispatcher releases a task when every limit has room. Note {number} says so.\n"
+        )
+    report = tmp_path / "figures.json"
+    environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.ops.demo", "--dir", str(folder), "--json", str(report)],
+        cwd=root,
+        env=environment | {"HARNESS_LOCAL_DIR": str(tmp_path / "state"), "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    figures = json.loads(report.read_text())
+    assert figures["tasks_by_state"]["failed_terminal"] == 2
+    assert set(figures["tasks_by_state"]) == {"succeeded", "failed_terminal"}
+    assert figures["tasks_by_state"]["succeeded"] >= 300 + 6 + 6
+    assert set(figures["wait_p50_s"]) == set(figures["wait_p95_s"]) == {"P0", "P1", "P2", "P3"}
+    for pool, most in figures["max_in_flight"].items():
+        assert most <= figures["slots"][pool], pool
+    assert {"provider_429", "wall_s"} <= set(figures)
+    mark = f"HARNESS_STACK={tmp_path / 'state'}"
+    left = [p.pid for p in psutil.process_iter() if _names(p, mark)]
+    assert left == []
+
+
+def test_a_folder_without_documents_is_refused_by_name(root: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.ops.demo", "--dir", str(tmp_path)],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "--dir" in done.stdout
+
+
+def _names(process: psutil.Process, mark: str) -> bool:
+    try:
+        return any(f"{name}={value}".startswith(mark) for name, value in process.environ().items())
+    except psutil.Error:
+        return False
