@@ -21,6 +21,9 @@ from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, Scopes
 from harness.store.transitions import NewLease
 from harness.telemetry import logs
 
+# A page of flows is larger than the slots it can fill, so that the plan has a choice; each costs a descent for heads.
+FLOWS_A_SLOT = 4
+FLOWS_A_PAGE_LEAST = 32
 FLOWS_A_PAGE = 200
 SCOPES_EVERY_S = 1.0
 # A deleted flow is looked at again after these times: longer than any transaction that may have counted on it.
@@ -159,19 +162,20 @@ def _pages(connection: Connection, pool: str, room: _Room, scopes: Scopes, memor
         # Many heads only where the last look saw work that shares slots; a burst of it is found one tick later.
         wanted = room.free[pool] * (BUNDLE_MAX if memory.bundled.get(pool) else 1)
         heads = max(1, -(-wanted // max(1, memory.flows_seen.get(pool, 1))))
+        page = min(FLOWS_A_PAGE, max(FLOWS_A_PAGE_LEAST, FLOWS_A_SLOT * room.free[pool]))
         rows = snapshot.flows(
             connection,
             pool,
             after=after,
             blocked=_blocked(pool, room, scopes, memory.beyond),
-            limit=FLOWS_A_PAGE,
+            limit=page,
             heads=heads,
-            rows=wanted + FLOWS_A_PAGE,
+            rows=wanted + page,
         )
         memory.flows_seen[pool] = max(1, sum(1 for row in rows if row.heads))
         memory.bundled[pool] = any(kind in bundling for row in rows for _, kind, _, _ in row.heads)
         yield rows
-        if len(rows) < FLOWS_A_PAGE:
+        if len(rows) < page:
             return
         after = (rows[-1].priority, rows[-1].rank, rows[-1].id)
 

@@ -3,12 +3,18 @@
 Celery's loop asks Redis for a message only while `worker_disable_prefetch` leaves room, and looks at the room when it
 wakes. A thread that ends wakes nobody (an early ack has been sent long before), so with all slots busy the loop slept
 until a timer fired: 16 slots drained 137 tasks of 5 ms a second; woken, 389 (same machine, same load).
+
+The loop also shares the interpreter with the threads: each time it has let go of it for a system call it may wait for a
+whole switch interval, 5 ms by default. With a shorter one 50 slots of 100 ms did 375 tasks a second instead of 290.
 """
 
+import sys
 from concurrent.futures import Future
 from typing import Any
 
 from celery import bootsteps
+
+SWITCH_S = 0.0005  # how long a busy thread may keep the interpreter from the others
 
 
 class Refill(bootsteps.StartStopStep):
@@ -21,6 +27,7 @@ class Refill(bootsteps.StartStopStep):
         executor = getattr(parent.pool, "executor", None)
         if executor is None or parent.hub is None:
             return
+        sys.setswitchinterval(SWITCH_S)
         submit, hub = executor.submit, parent.hub
 
         def wake(_: "Future[Any]") -> None:
