@@ -7,8 +7,9 @@ D3  Within a flow: oldest first.
 D4  Eligible = a slot is free, and tenant cap, tenant quotas (pool, resource), run cap and every resource have room.
     All or none: a pick takes everything in one step, a refusal takes nothing.
 D5  A head that isn't eligible blocks its own flow only, and the flow's reason is kept.
-D6  A bundle is one slot: successive heads of one flow and one bundling kind, never P0, never a task marked single;
-    the sum of estimates is at most BUNDLE_S, and no slot takes more than its even share of what is waiting.
+D6  A bundle is one slot: successive heads of one flow and one bundling kind, never P0, never a task marked single or
+    one that lost a worker; the sum of estimates is at most BUNDLE_S, and no slot takes more than its even share of
+    what is waiting.
 D7  A task that lost its worker LOST_STARTS_QUARANTINE times takes a slot of its pool and one of quarantine.
 
 Cost: O((flows + picks) log flows) for what the snapshot holds; it doesn't know the backlog.
@@ -181,7 +182,7 @@ def _room(flow: FlowFacts, pool: str, counters: _Counters) -> tuple[str | None, 
 
 def _bundle_size(flow: FlowFacts, start: int, facts: Facts, share: int, room: int) -> int:
     head = flow.heads[start]
-    if flow.priority == 0 or head.single or head.kind not in facts.bundling:
+    if flow.priority == 0 or head.single or head.lost_starts or head.kind not in facts.bundling:
         return 1
     est_s = max(facts.estimates.get(head.kind, BUNDLE_S), BUNDLE_S / BUNDLE_MAX)
     limit = min(room, share, int(BUNDLE_S / est_s + 1e-9), BUNDLE_MAX, len(flow.heads) - start)

@@ -19,7 +19,7 @@ from harness.store.message import Message
 TASK_NAME = "harness.run"
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 TRANSPORT_OPTIONS = {
-    "socket_timeout": 5,
+    "socket_timeout": 2,  # a broker that hangs must not cost the leader its lead (TTL 4 s)
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "health_check_interval": 10,

@@ -115,3 +115,24 @@ def test_cancelling_a_running_task_stops_it_soon(route: Route) -> None:
     assert transitions.cancel(route.stage.connection, task, actor="tenant", reason="changed my mind") == "wished"
     wait_until(lambda: route.stage.state(task) == "cancelled", within_s=3)
     assert route.stage.events(task) == ["submit", "claim", "wish", "abort"]
+
+
+def test_a_worker_opens_no_more_connections_than_it_declared(route: Route) -> None:
+    route.dispatcher()
+    route.worker("db")
+    declared = route.stage.one("SELECT connections FROM worker_session")
+    route.stage.submit("noop.single", n=600)
+    most = 0
+
+    def sampled() -> bool:
+        nonlocal most
+        now = route.stage.one(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'harness-db%%' AND datname = current_database() AND %s",
+            True,
+        )
+        most = max(most, int(now))
+        return route.count("succeeded") == 600
+
+    wait_until(sampled, within_s=40)
+    assert 0 < most <= declared

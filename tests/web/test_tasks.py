@@ -171,3 +171,9 @@ def test_the_kinds_are_listed_with_the_schema_of_their_input(api: Api) -> None:
     kinds = {kind["name"]: kind for kind in api.http.get("/api/v1/kinds").json()["items"]}
     assert kinds["ingest.document"]["pool"] == "ingest"
     assert set(kinds["ingest.document"]["input_schema"]["properties"]) >= {"name", "content", "content_type", "url"}
+
+
+def test_a_filter_that_stands_twice_is_refused_by_name(api: Api) -> None:
+    answer = api.http.get("/api/v1/tasks?state=queued&state=running")
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "state"

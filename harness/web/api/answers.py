@@ -17,6 +17,7 @@ from harness.web.api.costs import BudgetOut, UsedOut
 from harness.web.api.schemas import ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
 
 ROOT = "/api/v1"
+MANY = frozenset({"tag"})  # the parameters that may stand several times
 
 
 def answer(model: BaseModel, status: int = 200) -> HttpResponse:
@@ -25,10 +26,12 @@ def answer(model: BaseModel, status: int = 200) -> HttpResponse:
 
 
 def only(request: HttpRequest, *known: str) -> None:
-    """Check the query's names. Raises: Invalid naming the one that isn't known (a typo must not widen a list)."""
-    for name in request.GET:
+    """Check the query's names. Raises: Invalid naming one that isn't known or stands twice: a list must not widen."""
+    for name, values in request.GET.lists():
         if name not in known:
             raise Invalid(f"{name}: unknown here; known: {', '.join(known)}", field=name)
+        if len(values) > 1 and name not in MANY:
+            raise Invalid(f"{name}: give it once; only {', '.join(sorted(MANY))} may stand several times", field=name)
 
 
 def cursor(position: int) -> str:
