@@ -44,7 +44,6 @@ class Memory:
     flows_seen: dict[str, int] = field(default_factory=dict)  # flows of the last look, by pool
     bundled: dict[str, bool] = field(default_factory=dict)  # whether that look saw work to bundle
     beyond: dict[int, Standing] = field(default_factory=dict)  # tenants whose budget is spent
-    held: dict[tuple[str, int], str] = field(default_factory=dict)  # (pool, flow) -> the reason that binds
 
 
 @dataclass(slots=True)
@@ -84,7 +83,6 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
             decided = plan(_facts(pool, rows, room, scopes))
             picks += decided.picks
             _use(room, pool, decided.picks)
-            memory.held.update({(pool, flow): reason for flow, reason in decided.held.items()})
         # 3. Commit, then tell the workers
         if picks:
             released += _commit(connection, topology, pool, picks, epoch=epoch, publish=publish)
@@ -100,7 +98,6 @@ def _scopes(connection: Connection, memory: Memory) -> Scopes:
     now_s = time.monotonic()
     if memory.scopes is None or now_s - memory.scopes_read_s >= SCOPES_EVERY_S:
         memory.scopes, memory.scopes_read_s = snapshot.scopes(connection), now_s
-        memory.held.clear()
         _look_at_budgets(connection, memory)
     return memory.scopes
 

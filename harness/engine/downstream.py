@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import TypeVar
 
-from harness.kinds.errors import Permanent, RateLimited, TimedOut, Transient, WorkError
+from harness.kinds.errors import TimedOut, Transient, WorkError, of_status
 from harness.policy.errors import ErrorClass
 
 T = TypeVar("T")
@@ -37,16 +37,9 @@ def classify(error: Exception) -> WorkError | None:
     status = _status(error)
     text = f"{type(error).__name__}: {error}"[:500]
     if status is not None:
-        if status == 429:
-            return RateLimited(text, retry_after_s=_retry_after_s(error))
-        if status in (401, 403, 407):
-            return Permanent(text, error_class=ErrorClass.PERMISSION)
-        if status in (408, 504):
-            return TimedOut(text)
-        if status >= 500:
-            return Transient(text, retry_after_s=_retry_after_s(error))
-        if status >= 400:
-            return Permanent(text, error_class=ErrorClass.VALIDATION)
+        classed = of_status(status, text, retry_after_s=_retry_after_s(error))
+        if classed is not None:
+            return classed
     names = {cls.__name__ for cls in type(error).__mro__}
     if isinstance(error, TimeoutError | socket.timeout) or names & {"TimeoutException", "APITimeoutError"}:
         return TimedOut(text)

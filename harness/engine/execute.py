@@ -106,7 +106,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     running.task = task.id
     running.tokens, running.usd = 0, 0.0
     if process.draining or running.stop is not None:
-        return settle.interrupted(task, running.stop or "drain", 0.0)
+        return settle.interrupt(task.id, task.release_no, why=running.stop or "drain", slot_s=0.0)
     context = RunContext(process, running, task, frozenset(kind.resources))
     try:
         payload = kind.input.model_validate(task.input)

@@ -36,7 +36,7 @@ def from_error(
 ) -> Outcome:
     """The attempt raised: retry, postpone, fail, or give way to a wish or a drain. `jitter` in [0, 1)."""
     if isinstance(error, Cancelled) and stop != "timeout":
-        return interrupted(task, stop or "drain", slot_s)
+        return interrupt(task.id, task.release_no, why=stop or "drain", slot_s=slot_s)
     error_class, message = _classify(error, kind, timed_out=stop == "timeout")
     decision = retry.decide(
         error_class,
@@ -87,13 +87,8 @@ def overdue(task: int, release_no: int, kind: Kind, *, attempts_used: int, slot_
     )
 
 
-def interrupted(task: ClaimedTask, why: str, slot_s: float) -> Outcome:
-    """The attempt gave way: back in line, or (the database decides, by the wish) aborted or halted."""
-    return interrupt(task.id, task.release_no, why=why, slot_s=slot_s)
-
-
 def interrupt(task: int, release_no: int, *, why: str, slot_s: float) -> Outcome:
-    """The same, of a member known by its numbers only."""
+    """The attempt gave way: back in line, or (the database decides, by the wish) aborted or halted."""
     return Outcome(task=task, release_no=release_no, event=Event.INTERRUPT, slot_s=slot_s, data={"reason": why})
 
 

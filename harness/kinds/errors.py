@@ -45,6 +45,25 @@ class Permanent(WorkError):
         self.error_class = error_class
 
 
+def of_status(status: int, text: str, *, retry_after_s: float | None = None) -> WorkError | None:
+    """Return the error that an HTTP status is, with this text; None below 400. The one place where a status is classed.
+
+    >>> of_status(204, "x") is None, of_status(404, "x").error_class, of_status(504, "x").error_class
+    (True, <ErrorClass.VALIDATION: 'validation'>, <ErrorClass.TIMEOUT: 'timeout'>)
+    """
+    if status < 400:
+        return None
+    if status == 429:
+        return RateLimited(text, retry_after_s=retry_after_s)
+    if status in (401, 403, 407):
+        return Permanent(text, error_class=ErrorClass.PERMISSION)
+    if status in (408, 504):
+        return TimedOut(text)
+    if status >= 500:
+        return Transient(text, retry_after_s=retry_after_s)
+    return Permanent(text)
+
+
 class Cancelled(BaseException):
     """Raised into a kind at a checkpoint when the task is to be cancelled, paused or drained.
 

@@ -1,12 +1,10 @@
-"""What a downstream's answer or silence is, as an error of work. The same table as `engine.downstream`, which kinds
-may not import; a test holds the two together.
-"""
+"""What a downstream's answer or silence is, as an error of work. Statuses are classed by `kinds.errors.of_status`."""
 
 import datetime
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from harness.kinds.errors import Permanent, RateLimited, TimedOut, Transient, WorkError
+from harness.kinds.errors import Permanent, Transient, WorkError, of_status
 from harness.policy.errors import ErrorClass
 
 RETRY_AFTER_MAX_S = 86_400 * 365
@@ -18,18 +16,7 @@ def error_of_status(status: int, host: str, *, retry_after_s: float | None = Non
     >>> error_of_status(204, "api.example") is None, error_of_status(404, "api.example").error_class
     (True, <ErrorClass.VALIDATION: 'validation'>)
     """
-    text = f"{host} answered {status}"
-    if status < 400:
-        return None
-    if status == 429:
-        return RateLimited(text, retry_after_s=retry_after_s)
-    if status in (401, 403, 407):
-        return Permanent(text, error_class=ErrorClass.PERMISSION)
-    if status in (408, 504):
-        return TimedOut(text)
-    if status >= 500:
-        return Transient(text, retry_after_s=retry_after_s)
-    return Permanent(text)
+    return of_status(status, f"{host} answered {status}", retry_after_s=retry_after_s)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
