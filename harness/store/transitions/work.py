@@ -1,113 +1,17 @@
-"""The one place where a task's state changes: by compare-and-set, with its trace event in the same statement.
+"""The way of work through its states: submit, release, claim, settle; and back in line when its worker is gone.
 
-Each function runs one named statement of sql/transitions (cancel: several, under locks) on the caller's connection and
-returns what really happened; a lost race is an empty answer, never an error. Order of locks: lease, then task, by id.
-Waking the dispatcher (`doorbell`) is the caller's, after the commit.
+Multi-row statements lock leases, then tasks, each by id. Waking the dispatcher is the caller's, after the commit.
 """
 
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
 
-from harness.policy.errors import Conflict
 from harness.policy.lifecycle import TABLE, Event
 from harness.store import sql
 from harness.store.database import Connection
-
-CANCEL_TRIES = 5  # a task may be released or claimed between the look and the lock; each such round is real progress
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewTask:
-    """One task to insert. `input` is JSON text, checked by the kind's schema; times are aware.
-
-    `marks`: None, or JSON text of an object: title, tags, schedule, scheduled_for, terms (policy.terms).
-    """
-
-    kind: str
-    version: int
-    pool: str
-    priority: int
-    signature: str
-    input: str
-    public_id: uuid.UUID
-    not_before: datetime | None = None
-    start_by: datetime | None = None
-    deadline: datetime | None = None
-    marks: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewLease:
-    """One slot to take: the tasks (ids) that run on it, one after the other. Times in seconds."""
-
-    token: int
-    pool: str
-    via: str | None
-    tenant: int
-    run: int
-    priority: int
-    kind: str
-    signature: str
-    est_s: float
-    timeout_s: float
-    tasks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedTask:
-    """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one."""
-
-    id: int
-    public_id: uuid.UUID
-    tenant: int
-    run: int
-    kind: str
-    version: int
-    release_no: int
-    attempts_used: int
-    postponements: int
-    lost_starts: int
-    input: Any
-    expired: bool
-    deadline_in_s: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """How one attempt ended. `output` and `error` are JSON values; `delay_s`: seconds until it is due again.
-
-    `usd`: what its tokens cost; None: nobody knows, a model had no price.
-    """
-
-    task: int
-    release_no: int
-    event: Event
-    slot_s: float
-    hold: str | None = None
-    delay_s: float | None = None
-    spends: int = 0
-    output: str | None = None
-    error: Mapping[str, object] | None = None
-    error_class: str | None = None
-    message: str | None = None
-    traceback: str | None = None
-    tokens: int = 0
-    usd: float | None = 0.0
-    data: Mapping[str, object] | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
-    """What ended on one lease. `keep_lease`: it stays as a zombie, because its thread runs on."""
-
-    lease: int
-    token: int
-    outcomes: Sequence[Outcome]
-    keep_lease: bool = False
+from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome
 
 
 def submit(
@@ -237,70 +141,6 @@ def hand_back_unclaimed(
         {"leases": None if leases is None else list(leases), "older_than_s": older_than_s, "limit": limit},
     )
     return len(cursor.fetchall())
-
-
-def wake_due(connection: Connection, *, actor: str, limit: int = 500) -> int:
-    """Make tasks ready whose not_before has come. Returns how many."""
-    return len(connection.execute(sql.load("transitions/wake_due"), {"limit": limit, "actor": actor}).fetchall())
-
-
-def expire_due(connection: Connection, *, actor: str, limit: int = 500) -> int:
-    """Fail tasks whose start_by or deadline has passed before they ran. Returns how many."""
-    return len(connection.execute(sql.load("transitions/expire_due"), {"limit": limit, "actor": actor}).fetchall())
-
-
-def resume_version(connection: Connection, *, actor: str, limit: int = 500) -> int:
-    """Let tasks go on that waited for a worker that knows their kind and version. Returns how many."""
-    return len(connection.execute(sql.load("transitions/resume_version"), {"limit": limit, "actor": actor}).fetchall())
-
-
-def cancel(
-    connection: Connection, task: int, *, actor: str, reason: str = ""
-) -> Literal["cancelled", "wished", "already", "finished"]:
-    """Cancel a task, or note the wish when it runs.
-
-    `already`: the same wish stands, or it is cancelled; `finished`: it is too late.
-    Raises: Conflict when the task changed hands in every try.
-    """
-    data = json.dumps({"reason": reason} if reason else {"want": "cancel"})
-    for _ in range(CANCEL_TRIES):
-        with connection.transaction():
-            leased = connection.execute(sql.load("transitions/lock_lease_of"), {"task": task}).fetchone()
-            row = connection.execute(sql.load("transitions/lock_task"), {"task": task}).fetchone()
-            if row is None:
-                return "finished"
-            state, want = row
-            lease = connection.execute(sql.load("transitions/lease_of"), {"task": task}).fetchone()
-            if (leased and leased[0]) != (lease and lease[0]):
-                continue  # released, or taken back, between the two locks: look again in their order
-            if state == "cancelled" or (state == "running" and want == "cancel"):
-                return "already"
-            if state == "running":
-                connection.execute(
-                    sql.load("transitions/wish"), {"task": task, "want": "cancel", "actor": actor, "data": data}
-                )
-                return "wished"
-            sources = [str(source) for source in TABLE[Event.CANCEL].sources]
-            done = connection.execute(
-                sql.load("transitions/cancel"), {"task": task, "sources": sources, "actor": actor, "data": data}
-            ).fetchone()
-            return "cancelled" if done else "finished"
-    raise Conflict("the task keeps changing hands; try again")
-
-
-def reprioritise(
-    connection: Connection, tasks: Sequence[int], priority: int, *, actor: str, reason: str = ""
-) -> list[int]:
-    """Give queued tasks without a lease another priority. Returns those changed; the others are left as they are."""
-    with connection.transaction():
-        locked = [row[0] for row in connection.execute(sql.load("transitions/lock_queued"), {"tasks": list(tasks)})]
-        if not locked:
-            return []
-        changed = connection.execute(
-            sql.load("transitions/reprioritise"),
-            {"tasks": locked, "priority": priority, "actor": actor, "reason": reason},
-        )
-        return [row[0] for row in changed]
 
 
 def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:

@@ -1,0 +1,41 @@
+"""The one place where a task's state changes: by compare-and-set, with its trace event in the same statement.
+
+Each function runs one named statement of sql/transitions (people's verbs: several, under locks) on the caller's
+connection and returns what really happened; a lost race is an empty answer, never an error. Order of locks: lease, then
+task, by id. Waking the dispatcher (`doorbell`) is the caller's, after the commit.
+"""
+
+from harness.store.transitions.due import expire_due, resume_version, wake_due
+from harness.store.transitions.people import cancel, reprioritise
+from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome
+from harness.store.transitions.work import (
+    claim,
+    claim_many,
+    hand_back_unclaimed,
+    lose,
+    release,
+    settle,
+    settle_many,
+    submit,
+)
+
+__all__ = (
+    "ClaimedTask",
+    "Ended",
+    "NewLease",
+    "NewTask",
+    "Outcome",
+    "cancel",
+    "claim",
+    "claim_many",
+    "expire_due",
+    "hand_back_unclaimed",
+    "lose",
+    "release",
+    "reprioritise",
+    "resume_version",
+    "settle",
+    "settle_many",
+    "submit",
+    "wake_due",
+)

@@ -1,0 +1,99 @@
+"""What the writer of states takes and returns: frozen values, no behaviour."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from harness.policy.lifecycle import Event
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTask:
+    """One task to insert. `input` is JSON text, checked by the kind's schema; times are aware.
+
+    `marks`: None, or JSON text of an object: title, tags, schedule, scheduled_for, terms (policy.terms).
+    """
+
+    kind: str
+    version: int
+    pool: str
+    priority: int
+    signature: str
+    input: str
+    public_id: uuid.UUID
+    not_before: datetime | None = None
+    start_by: datetime | None = None
+    deadline: datetime | None = None
+    marks: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewLease:
+    """One slot to take: the tasks (ids) that run on it, one after the other. Times in seconds."""
+
+    token: int
+    pool: str
+    via: str | None
+    tenant: int
+    run: int
+    priority: int
+    kind: str
+    signature: str
+    est_s: float
+    timeout_s: float
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTask:
+    """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one."""
+
+    id: int
+    public_id: uuid.UUID
+    tenant: int
+    run: int
+    kind: str
+    version: int
+    release_no: int
+    attempts_used: int
+    postponements: int
+    lost_starts: int
+    input: Any
+    expired: bool
+    deadline_in_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How one attempt ended. `output` and `error` are JSON values; `delay_s`: seconds until it is due again.
+
+    `usd`: what its tokens cost; None: nobody knows, a model had no price.
+    """
+
+    task: int
+    release_no: int
+    event: Event
+    slot_s: float
+    hold: str | None = None
+    delay_s: float | None = None
+    spends: int = 0
+    output: str | None = None
+    error: Mapping[str, object] | None = None
+    error_class: str | None = None
+    message: str | None = None
+    traceback: str | None = None
+    tokens: int = 0
+    usd: float | None = 0.0
+    data: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """What ended on one lease. `keep_lease`: it stays as a zombie, because its thread runs on."""
+
+    lease: int
+    token: int
+    outcomes: Sequence[Outcome]
+    keep_lease: bool = False
