@@ -39,6 +39,7 @@ _conf: dict[str, Any] = {
     # health_check_interval: a half-open connection is noticed within 1 + 2 x 10 s.
     "broker_transport_options": {
         "queue_order_strategy": "priority",
+        "priority_steps": [0],  # no Celery priorities: one key a queue in each BRPOP, and not four
         "socket_timeout": 10.0,
         "socket_connect_timeout": 4.0,
         "socket_keepalive": True,

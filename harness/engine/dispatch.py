@@ -17,7 +17,7 @@ from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 from harness.store import money, snapshot, transitions
 from harness.store.database import Connection
 from harness.store.message import Message
-from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, Scopes
+from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, InUse, Scopes
 from harness.store.transitions import NewLease
 from harness.telemetry import logs
 
@@ -71,10 +71,12 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
     """Release what has room, in order. Returns how many leases were released. Raises: Unavailable (broker)."""
     # 1. Load what is in use
     scopes = _scopes(connection, memory)
-    room = _load(connection, topology, scopes)
-    pools = snapshot.pools_with_flows(connection, [pool for pool, free in room.free.items() if free > 0])
+    in_use = snapshot.in_use(connection, [pool for pool in topology.pools if pool != SYSTEM])
+    room = _room(topology, scopes, in_use)
     released = 0
-    for pool in pools:
+    for pool in in_use.with_flows:
+        if room.free.get(pool, 0) <= 0:
+            continue
         # 2. Decide, page by page while slots remain
         picks: list[Pick] = []
         empty: list[int] = []
@@ -109,9 +111,8 @@ def _look_at_budgets(connection: Connection, memory: Memory) -> None:
     memory.beyond = beyond
 
 
-def _load(connection: Connection, topology: Topology, scopes: Scopes) -> _Room:
-    slots = snapshot.slots(connection)
-    in_flight = snapshot.in_flight(connection)
+def _room(topology: Topology, scopes: Scopes, in_use: InUse) -> _Room:
+    slots = in_use.slots
     paused = {key for scope, key, _, _ in scopes.pauses if scope == "pool"}
     room = _Room(
         slots=slots,
@@ -123,9 +124,9 @@ def _load(connection: Connection, topology: Topology, scopes: Scopes) -> _Room:
         full_tenants=set(),
         full_runs=set(),
     )
-    for use in in_flight:
+    for use in in_use.flight:
         _count(room, use)
-    for use in in_flight:
+    for use in in_use.flight:
         if room.tenants[use.tenant] >= use.tenant_cap:
             room.full_tenants.add(use.tenant)
         if use.run and use.run_cap is not None and room.runs[use.run] >= use.run_cap:

@@ -141,14 +141,16 @@ class ProcessState:
         self.fence.check()
         with borrowed(self.db) as connection:
             try:
-                transitions.settle_many(connection, ended, session=self.session, actor=self.actor)
+                _, sleeping = transitions.settle_many(connection, ended, session=self.session, actor=self.actor)
                 found: list[psycopg.Error | None] = [None] * len(ended)
             except psycopg.OperationalError:
                 raise
             except psycopg.Error as error:
                 # One outcome that can't be stored must not hold up its company.
                 found = [error] if len(ended) == 1 else [self._settle([one])[0] for one in ended]
-            self.doorbell.ring(connection)
+                sleeping = False
+            if sleeping:
+                self.doorbell.ring(connection)
         return found
 
 

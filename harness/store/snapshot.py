@@ -26,6 +26,15 @@ class InFlight:
     run_cap: int | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InUse:
+    """Slots by pool (of live, undrained sessions), what is in flight, and the pools in which some flow exists."""
+
+    slots: dict[str, int]
+    flight: list[InFlight]
+    with_flows: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Scopes:
     """Pauses as (scope, key, source, reason), quotas as (tenant, scope, name, cap), estimates in seconds by kind."""
@@ -64,15 +73,18 @@ class Blocked:
 START = (-1, 0.0, 0)  # before the first flow
 
 
-def slots(connection: Connection) -> dict[str, int]:
-    """Return the slots of live, undrained sessions, per pool."""
-    cursor = connection.execute(sql.load("snapshot/sessions"), {"dead_after_s": DEAD_AFTER_S})
-    return {row[0]: row[1] for row in cursor}
-
-
-def in_flight(connection: Connection) -> list[InFlight]:
-    """Return what is in flight, by pool, tenant, run and signature."""
-    return [InFlight(*row) for row in connection.execute(sql.load("snapshot/in_flight"))]
+def in_use(connection: Connection, pools: Sequence[str]) -> InUse:
+    """Return what a tick begins with. `pools`: those whose flows are asked for."""
+    found = InUse(slots={}, flight=[], with_flows=[])
+    cursor = connection.execute(sql.load("snapshot/in_use"), {"dead_after_s": DEAD_AFTER_S, "pools": list(pools)})
+    for what, pool, n, via, tenant, run, signature, members, tenant_cap, run_cap in cursor:
+        if what == "flight":
+            found.flight.append(InFlight(pool, via, tenant, run, signature, n, members, tenant_cap, run_cap))
+        elif what == "slots":
+            found.slots[pool] = n
+        else:
+            found.with_flows.append(pool)
+    return found
 
 
 def scopes(connection: Connection) -> Scopes:
@@ -84,11 +96,6 @@ def scopes(connection: Connection) -> Scopes:
         tuple((q[0], q[1], q[2], q[3]) for q in found["quotas"]),
         dict(found["estimates"]),
     )
-
-
-def pools_with_flows(connection: Connection, pools: Sequence[str]) -> list[str]:
-    """Return those pools in which some flow exists."""
-    return [row[0] for row in connection.execute(sql.load("snapshot/pools"), {"pools": list(pools)})]
 
 
 def flows(

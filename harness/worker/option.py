@@ -62,7 +62,9 @@ def install(app: Celery, topology: Topology) -> None:
         )
     )
     app.steps["worker"].update(("harness.worker.gate:Gate", "harness.worker.refill:Refill"))
-    app.steps["consumer"].update(("harness.worker.hints:Hints", "harness.worker.pauses:Pauses"))
+    app.steps["consumer"].update(
+        ("harness.worker.events:Events", "harness.worker.hints:Hints", "harness.worker.pauses:Pauses")
+    )
 
 
 def resolve(topology: Topology, text: str | None) -> profiles.Profile:

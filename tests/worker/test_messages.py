@@ -1,5 +1,8 @@
 """How many messages a worker holds, and what is left of them in the broker."""
 
+import json
+from base64 import b64decode
+
 import redis
 
 from tests.worker.conftest import Floor, Worker, eventually
@@ -45,3 +48,17 @@ def test_a_killed_worker_leaves_nothing_that_the_broker_would_deliver_again(floo
         worker.process.wait()
         assert client.llen("mcp.p2") == 2
         assert client.exists("unacked", "unacked_index") == 0
+
+
+def test_the_events_of_many_tasks_travel_together(floor: Floor) -> None:
+    worker = floor.start("tool_read")
+    with redis.Redis.from_url(floor.environment["BROKER_URL"]) as client, client.pubsub() as heard:
+        heard.psubscribe("*celeryev*")
+        tasks = [floor.run_task("noop.sleep", {"sleep_s": 0}) for _ in range(40)]
+        floor.wait_for("succeeded", *tasks)
+        assert worker.stop() == 0  # the last of them are sent at the end
+        sent = [message["data"] for message in iter(lambda: heard.get_message(timeout=0.5), None)]
+    of_tasks = [text for text in sent if isinstance(text, bytes) and b"task.multi" in text]
+    succeeded = sum(b64decode(json.loads(text)["body"]).count(b'"task-succeeded"') for text in of_tasks)
+    assert succeeded == 40
+    assert len(of_tasks) < 20

@@ -86,11 +86,13 @@ def settle(
     An empty `outcomes` drops a lease that has no members left. `keep_lease` leaves it as a zombie: its thread runs on.
     """
     ended = Ended(lease=lease, token=token, outcomes=outcomes, keep_lease=keep_lease)
-    return settle_many(connection, [ended], session=session, actor=actor)
+    return settle_many(connection, [ended], session=session, actor=actor)[0]
 
 
-def settle_many(connection: Connection, ended: Sequence[Ended], *, session: uuid.UUID, actor: str) -> dict[int, str]:
-    """The same for several leases in one statement."""
+def settle_many(
+    connection: Connection, ended: Sequence[Ended], *, session: uuid.UUID, actor: str
+) -> tuple[dict[int, str], bool]:
+    """The same for several leases in one statement. Returns the states, and whether the dispatcher sleeps."""
     cursor = connection.execute(
         sql.load("transitions/settle"),
         {
@@ -104,7 +106,8 @@ def settle_many(connection: Connection, ended: Sequence[Ended], *, session: uuid
             + "]",
         },
     )
-    return dict(cursor.fetchall())
+    rows = cursor.fetchall()
+    return {row[0]: row[1] for row in rows}, any(row[2] for row in rows[:1])
 
 
 def lose(

@@ -1,7 +1,7 @@
 -- End attempts of claimed leases: the task's next state, trace event, attempt, body, flow, charge; the member goes,
 -- and the lease with its last member. Fenced by lease, token and session: a stale worker settles nothing.
 -- A wish (`want`) turns every exit but succeed and bury into abort or halt.
--- Returns: task id, state of each task settled.
+-- Returns: task id, state of each task settled, whether the dispatcher sleeps (asked here, it costs no trip of its own).
 -- Needs: lease_pkey, lease_member_pkey, task_pkey. Locks: leases by id, then tasks by id.
 -- Parameters: leases, tokens, keeps (arrays: keep = the thread still runs, a zombie), session, actor;
 -- outcomes (jsonb array, each with its lease).
@@ -89,4 +89,4 @@ k AS (
     UPDATE lease SET zombie_since = coalesce(zombie_since, clock_timestamp())
     FROM rest WHERE lease.id = rest.id AND rest.n = 0 AND rest.keep
 )
-SELECT id, goes_to FROM t
+SELECT id, goes_to, (SELECT sleeping FROM leader WHERE id = 1) FROM t
