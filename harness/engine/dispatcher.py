@@ -26,6 +26,7 @@ from harness.telemetry import logs
 TICK_S = 0.250  # the safety net: covers doorbells that were lost
 COALESCE_S = 0.005  # ticks under load come no closer than this: 16 slots of short work wait for a tick half the time
 STEADY_TICKS = 10  # so many ticks in a row that released something: no doorbell is needed
+STEADY_S = 0.1  # until so long after the last release: slots that are busy now will be free soon, and a look is cheap
 IDLE_IN_TRANSACTION_S = 2.0  # a stopped leader must not hold the epoch's lock for longer
 STANDBY_S = 0.5
 RECONNECT_S = 1.0
@@ -104,10 +105,10 @@ class Dispatcher:
                 leader.resign(connection, epoch)
 
     def _ticks(self, connection: Connection, listener: Connection, memory: dispatch.Memory, epoch: int) -> None:
-        renewed_s = time.monotonic()
+        renewed_s = released_s = time.monotonic()
         quiet_s = COALESCE_S
-        steady = 0
-        sleeping = False
+        in_a_row = 0
+        steady = sleeping = False
         while not self._stop.is_set():
             began_s = time.monotonic()
             if began_s - renewed_s >= leader.RENEW_EVERY_S:
@@ -117,17 +118,19 @@ class Dispatcher:
                 renewed_s = began_s
             released = self._tick(connection, memory, epoch)
             if released:
-                steady, quiet_s = steady + 1, COALESCE_S
+                in_a_row, quiet_s, released_s = in_a_row + 1, COALESCE_S, began_s
             else:
-                steady, quiet_s = 0, min(TICK_S, quiet_s * 2)
-            want_sleep = steady < STEADY_TICKS
-            if want_sleep != sleeping:
-                # Said before the next look, so that what became ready in between is seen by that look or rings.
-                leader.set_sleeping(connection, epoch, want_sleep)
-                sleeping = want_sleep
-                if want_sleep:
+                in_a_row, quiet_s = 0, min(TICK_S, quiet_s * 2)
+            steady = in_a_row >= STEADY_TICKS or (steady and began_s - released_s < STEADY_S)
+            if steady == sleeping:
+                # Said before the next look, so that what became ready in between is seen by that look or rings. Who
+                # read the old word in a statement that commits after that look is seen by the one COALESCE_S later.
+                sleeping = not steady
+                leader.set_sleeping(connection, epoch, sleeping)
+                if sleeping:
+                    quiet_s = COALESCE_S
                     continue
-            self._wait(listener, began_s, 0.0 if steady >= STEADY_TICKS else quiet_s)
+            self._wait(listener, began_s, 0.0 if steady else quiet_s)
 
     def _tick(self, connection: Connection, memory: dispatch.Memory, epoch: int) -> int:
         try:
