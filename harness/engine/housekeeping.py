@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from harness.engine import artifacts
+from harness.engine import artifacts, operate
 from harness.policy.errors import Conflict, Invalid, NotFound, Unavailable
-from harness.store import artifact_files, housekeeping, transitions
+from harness.store import artifact_files, housekeeping
 from harness.store.database import Connection
 from harness.store.doorbell import Doorbell
 
@@ -144,12 +144,15 @@ def _end_work(connection: Connection, tenant: int, *, actor: str, patience_s: fl
     bell = Doorbell()
     end_s = time.monotonic() + patience_s
     while True:
-        after = 0
-        while tasks := housekeeping.live_tasks(connection, tenant, after=after, most=housekeeping.BATCH_ROWS):
-            for task in tasks:
-                outcome = transitions.cancel(connection, task, actor=actor, reason="the tenant is deleted")
-                cancelled += outcome in ("cancelled", "wished")
-            after = tasks[-1]
+        done = operate.bulk(
+            connection,
+            "cancel",
+            operate.Filter(tenant=tenant),
+            tenant=None,
+            actor=actor,
+            reason="the tenant is deleted",
+        )
+        cancelled += done.done.total()
         now = housekeeping.live(connection, tenant)
         if not now.tasks and not now.slots:
             bell.ring(connection)

@@ -213,7 +213,7 @@ def legal_changes() -> frozenset[tuple[State, State]]:
 
 
 def exit_event(event: Event, *, want: str | None) -> Event:
-    """Return the event that leaving `running` really is, given the wish about the task.
+    """Return the event that leaving `running` really is, given the wish about the task (policy.holds).
 
     >>> exit_event(Event.FAIL, want="cancel"), exit_event(Event.SUCCEED, want="cancel")
     (<Event.ABORT: 'abort'>, <Event.SUCCEED: 'succeed'>)

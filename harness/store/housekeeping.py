@@ -73,15 +73,6 @@ def live(connection: Connection, tenant: int) -> Live:
     return Live(tasks=tasks[0], slots=slots[0])
 
 
-def live_tasks(connection: Connection, tenant: int, *, after: int, most: int) -> list[int]:
-    """Return the next unfinished tasks by id."""
-    cursor = connection.execute(
-        "SELECT id FROM task WHERE tenant_id = %s AND finished_at IS NULL AND id > %s ORDER BY id LIMIT %s",
-        (tenant, after, most),
-    )
-    return [row[0] for row in cursor]
-
-
 def counts(connection: Connection, tenant: int) -> dict[str, int]:
     """Count a tenant's rows in every table, for people to look at before they agree."""
     found = {}

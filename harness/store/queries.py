@@ -101,7 +101,7 @@ def as_tenant(connection: Connection, tenant: int) -> Iterator[None]:
 
 @contextmanager
 def held_to_tenant(connection: Connection, tenant: int) -> Iterator[None]:
-    """Act for one tenant over several transactions, for verbs that open their own (transitions.cancel)."""
+    """Act for one tenant over several transactions, for verbs that open their own (transitions.act)."""
     connection.execute("SELECT set_config('harness.tenant', %s, false)", (str(tenant),))
     try:
         yield
@@ -169,10 +169,10 @@ def run(connection: Connection, public_id: uuid.UUID) -> RunView | None:
     return RunView(*row) if row else None
 
 
-def live_of_run(connection: Connection, run: int, *, after: int = 0, most: int) -> list[tuple[int, int]]:
-    """Return (task id, priority) of a run's unfinished tasks after one, in order."""
-    cursor = connection.execute(sql.load("queries/live_of_run"), {"run": run, "after": after, "most": most})
-    return [(row[0], row[1]) for row in cursor]
+def run_id(connection: Connection, public_id: uuid.UUID) -> int | None:
+    """Return the number of a run."""
+    row = connection.execute("SELECT id FROM run WHERE public_id = %s", (public_id,)).fetchone()
+    return row[0] if row else None
 
 
 def start_by_of_run(connection: Connection, public_id: uuid.UUID) -> datetime | None:

@@ -3,8 +3,10 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from harness.policy.errors import Refused
+from harness.policy.holds import wished
 from harness.store import sql
 from harness.store.database import Connection
 
@@ -108,11 +110,12 @@ def unheld(
     return [(row[0], row[1], row[2], row[3]) for row in connection.execute(sql.load("leases/unheld"), parameters)]
 
 
-def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, str]:
+def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, Literal["cancel", "pause"]]:
     """Return {task id: "cancel" | "pause"} of those tasks that someone wants stopped."""
     if not tasks:
         return {}
-    return {row[0]: row[1] for row in connection.execute(sql.load("leases/wishes"), {"tasks": list(tasks)})}
+    rows = connection.execute(sql.load("leases/wishes"), {"tasks": list(tasks)})
+    return {task: what for task, want in rows if (what := wished(want)) is not None}
 
 
 def paused_queues(connection: Connection) -> set[str]:

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from harness.policy.holds import WISHES
 from harness.policy.lifecycle import LIVE, RELEASABLE, TERMINAL, State, legal_changes
 from harness.store.models.references import one, to
 
@@ -109,9 +110,7 @@ class Task(models.Model):
             models.CheckConstraint(
                 condition=Q(holds=[]) | Q(state=State.PAUSED.value), name="task_holds_only_while_paused"
             ),
-            models.CheckConstraint(
-                condition=Q(want__isnull=True) | Q(want__in=["cancel", "pause"]), name="task_want_known"
-            ),
+            models.CheckConstraint(condition=Q(want__isnull=True) | Q(want__in=WISHES), name="task_want_known"),
             models.CheckConstraint(
                 condition=Q(finished_at__isnull=True, state__in=sorted(LIVE))
                 | Q(finished_at__isnull=False, state__in=sorted(TERMINAL)),

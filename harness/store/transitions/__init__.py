@@ -6,7 +6,7 @@ task, by id. Waking the dispatcher (`doorbell`) is the caller's, after the commi
 """
 
 from harness.store.transitions.due import expire_due, resume_version, wake_due
-from harness.store.transitions.people import cancel, reprioritise
+from harness.store.transitions.people import By, act, cancel
 from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome
 from harness.store.transitions.work import (
     claim,
@@ -20,11 +20,13 @@ from harness.store.transitions.work import (
 )
 
 __all__ = (
+    "By",
     "ClaimedTask",
     "Ended",
     "NewLease",
     "NewTask",
     "Outcome",
+    "act",
     "cancel",
     "claim",
     "claim_many",
@@ -32,7 +34,6 @@ __all__ = (
     "hand_back_unclaimed",
     "lose",
     "release",
-    "reprioritise",
     "resume_version",
     "settle",
     "settle_many",

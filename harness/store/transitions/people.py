@@ -1,61 +1,126 @@
-"""What people do to tasks, each verb under the locks of lease, then task; an unclaimed task leaves its lease."""
+"""What people do to tasks: each verb under the locks of lease, then task; an unclaimed task leaves its lease.
+
+One dance of locks serves all verbs and any number of tasks: lock the leases that the tasks are on, lock the tasks, look
+again at the leases. A task that got onto another lease in between is left out and comes with the next round. What is
+done to each is the policy's decision about how it stands under its lock (policy.verbs).
+"""
 
 import json
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from harness.policy.errors import Conflict
-from harness.policy.lifecycle import TABLE, Event
+from harness.policy import verbs
+from harness.policy.lifecycle import State
+from harness.policy.verbs import Asked, Decide, Decision, Stand, Step
 from harness.store import sql
 from harness.store.database import Connection
 
-CANCEL_TRIES = 5  # a task may be released or claimed between the look and the lock; each such round is real progress
+TRIES = 5  # a task may be released or claimed between the look and the lock; each such round is real progress
+MOVED = verbs.refused("it keeps changing hands; try again")
 
 
-def cancel(
-    connection: Connection, task: int, *, actor: str, reason: str = ""
-) -> Literal["cancelled", "wished", "already", "finished"]:
-    """Cancel a task, or note the wish when it runs.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class By:
+    """Who acts, and why: both stay in the trace."""
 
-    `already`: the same wish stands, or it is cancelled; `finished`: it is too late.
-    Raises: Conflict when the task changed hands in every try.
+    actor: str
+    reason: str = ""
+
+
+def act(
+    connection: Connection,
+    tasks: Sequence[int],
+    decide: Decide,
+    asked: Asked,
+    by: By,
+    *,
+    more: Mapping[str, Any] | None = None,
+) -> dict[int, Decision]:
+    """Do a verb to tasks in one transaction (a few, when tasks change hands meanwhile). Returns the decision on each.
+
+    A task that is gone is missing from it. `more`: what the verb's statement takes beyond the usual. Outside a
+    transaction; hold no more than some hundred tasks at once.
     """
-    data = json.dumps({"reason": reason} if reason else {"want": "cancel"})
-    for _ in range(CANCEL_TRIES):
+    answers: dict[int, Decision] = {}
+    left = sorted(set(tasks))
+    for _ in range(TRIES):
+        if not left:
+            break
         with connection.transaction():
-            leased = connection.execute(sql.load("transitions/lock_lease_of"), {"task": task}).fetchone()
-            row = connection.execute(sql.load("transitions/lock_task"), {"task": task}).fetchone()
-            if row is None:
-                return "finished"
-            state, want = row
-            lease = connection.execute(sql.load("transitions/lease_of"), {"task": task}).fetchone()
-            if (leased and leased[0]) != (lease and lease[0]):
-                continue  # released, or taken back, between the two locks: look again in their order
-            if state == "cancelled" or (state == "running" and want == "cancel"):
-                return "already"
-            if state == "running":
-                connection.execute(
-                    sql.load("transitions/wish"), {"task": task, "want": "cancel", "actor": actor, "data": data}
-                )
-                return "wished"
-            sources = [str(source) for source in TABLE[Event.CANCEL].sources]
-            done = connection.execute(
-                sql.load("transitions/cancel"), {"task": task, "sources": sources, "actor": actor, "data": data}
-            ).fetchone()
-            return "cancelled" if done else "finished"
-    raise Conflict("the task keeps changing hands; try again")
+            stands, left = _lock(connection, left)
+            decided = {task: decide(stand, asked) for task, stand in stands.items()}
+            _carry_out(connection, decided, asked, by, more or {})
+        answers |= decided
+    return answers | dict.fromkeys(left, MOVED)
 
 
-def reprioritise(
-    connection: Connection, tasks: Sequence[int], priority: int, *, actor: str, reason: str = ""
-) -> list[int]:
-    """Give queued tasks without a lease another priority. Returns those changed; the others are left as they are."""
-    with connection.transaction():
-        locked = [row[0] for row in connection.execute(sql.load("transitions/lock_queued"), {"tasks": list(tasks)})]
-        if not locked:
-            return []
-        changed = connection.execute(
-            sql.load("transitions/reprioritise"),
-            {"tasks": locked, "priority": priority, "actor": actor, "reason": reason},
+def cancel(connection: Connection, task: int, *, actor: str, reason: str = "") -> str:
+    """Cancel one task. Returns `cancelled`, `wished` (it runs), `already`, or `refused` (it has ended, or is gone)."""
+    done = act(connection, [task], verbs.cancel, Asked(), By(actor=actor, reason=reason)).get(task)
+    return "refused" if done is None else done.outcome
+
+
+def _lock(connection: Connection, tasks: Sequence[int]) -> tuple[dict[int, Stand], list[int]]:
+    """Lock leases, then tasks. Returns how each task stands, and those that got onto another lease in between."""
+    locked = {row[0] for row in connection.execute(sql.load("transitions/lock_leases_of"), {"tasks": list(tasks)})}
+    rows = connection.execute(sql.load("transitions/lock_tasks"), {"tasks": list(tasks)}).fetchall()
+    leases: dict[int, int] = dict(
+        connection.execute(sql.load("transitions/leases_of"), {"tasks": [row[0] for row in rows]}).fetchall()
+    )
+    stands: dict[int, Stand] = {}
+    moved: list[int] = []
+    for task, state, want, holds, priority, waits in rows:
+        if task in leases and leases[task] not in locked:
+            moved.append(task)
+            continue
+        stands[task] = Stand(
+            state=State(state),
+            want=want,
+            holds=tuple(holds),
+            leased=task in leases,
+            waits=waits,
+            priority=priority,
         )
-        return [row[0] for row in changed]
+    return stands, moved
+
+
+def _carry_out(
+    connection: Connection, decided: Mapping[int, Decision], asked: Asked, by: By, more: Mapping[str, Any]
+) -> None:
+    groups: dict[tuple[Step, str | None], list[int]] = {}
+    for task, decision in decided.items():
+        if decision.step is not None:
+            groups.setdefault((decision.step, decision.want), []).append(task)
+    for (step, want), tasks in groups.items():
+        cursor = connection.execute(
+            sql.load(f"transitions/{step}"),
+            {
+                "tasks": tasks,
+                "actor": by.actor,
+                "reason": by.reason,
+                "hold": asked.hold,
+                "priority": asked.priority,
+                "want": want,
+                "data": _data(step, want, asked, by),
+                **more,
+            },
+        )
+        assert cursor.rowcount == len(tasks), f"{step} did {cursor.rowcount} of {len(tasks)} locked tasks"
+
+
+def _data(step: Step, want: str | None, asked: Asked, by: By) -> str | None:
+    """What the trace keeps beside the event: why, and whose hold or wish it is."""
+    facts: dict[str, object] = {}
+    match step:
+        case Step.WISH:
+            facts["want"] = want
+            if want != "cancel":
+                facts["hold"] = asked.hold
+        case Step.PAUSE | Step.RESUME:
+            facts["hold"] = asked.hold
+        case _:
+            pass
+    if by.reason:
+        facts["reason"] = by.reason
+    return json.dumps(facts) if facts else None

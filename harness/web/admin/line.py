@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from harness.policy.holds import wished
 from harness.policy.lifecycle import TERMINAL, State
 from harness.store.models import Task, TraceEvent
 
@@ -85,7 +86,7 @@ def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool) -> str
         case State.QUEUED:
             return f"Queued since {_at(since)}"
         case State.RUNNING if task.want:
-            return f"Running: will {task.want} at its next checkpoint"
+            return f"Running: will {wished(task.want)} at its next checkpoint"
         case State.RUNNING:
             return f"Running since {_at(since)}"
         case State.WAITING_APPROVAL:

@@ -38,6 +38,11 @@ GIVEN = {"connection", "task", "tenant", "actor", "reason"}  # what every verb i
 
 OUTCOMES = {
     "cancelled": "Cancelled.",
+    "paused": "Paused.",
+    "resumed": "It goes on.",
+    "held": "Your hold is lifted; another's remains.",
+    "requeued": "It is tried again now.",
+    "reprioritised": "It waits in its new priority.",
     "wished": "It runs: it obeys at its next checkpoint.",
     "already": "Nothing was left to do.",
 }
@@ -47,7 +52,11 @@ def offered(request: HttpRequest, task: Task) -> list[tuple[str, operate.Verb]]:
     """Return the verbs that this person may do to this task now, by name."""
     if not request.user.has_perm(PERMISSION):
         return []
-    return [(name, operate.VERBS[name]) for name in operate.offered(task.state, task.want)]
+    return [(name, operate.VERBS[name]) for name in _offered(request, task)]
+
+
+def _offered(request: HttpRequest, task: Task) -> tuple[str, ...]:
+    return operate.offered(task.state, task.want, task.holds, hold=operate.hold_of(scope_of(request).tenant))
 
 
 def label_of(name: str) -> str:
@@ -91,7 +100,7 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
             else:
                 messages.info(request, "That form was sent already; it acted once.")
             return HttpResponseRedirect(back)
-    elif name not in operate.offered(task.state, task.want):
+    elif name not in _offered(request, task):
         messages.warning(request, f"{label_of(name)} isn't possible now: the task is {task.state.replace('_', ' ')}.")
         return HttpResponseRedirect(back)
     context |= {

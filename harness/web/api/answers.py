@@ -10,11 +10,12 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
 from harness.engine import operate
+from harness.policy import holds
 from harness.policy.errors import Invalid
 from harness.policy.lifecycle import LIVE
 from harness.store.queries import EventView, RunView, TaskView
 from harness.web.api.costs import BudgetOut, UsedOut
-from harness.web.api.schemas import ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
+from harness.web.api.schemas import BulkOut, ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
 
 ROOT = "/api/v1"
 MANY = frozenset({"tag"})  # the parameters that may stand several times
@@ -58,7 +59,7 @@ def position(text: str) -> int:
 def task_links(task_id: object) -> Mapping[str, str]:
     """Return where a task is."""
     at = f"{ROOT}/tasks/{task_id}"
-    verbs = ("trace", "cancel", "priority", "stream", "output")
+    verbs = ("trace", *operate.VERBS, "stream", "output")
     return {"self": at, **{verb: f"{at}/{verb}" for verb in verbs}}
 
 
@@ -121,6 +122,19 @@ def run_out(run: RunView) -> RunOut:
     )
 
 
+def bulk_out(done: operate.Bulk) -> BulkOut:
+    """Return what a bulk verb did."""
+    return BulkOut(
+        verb=done.verb,
+        matched=done.matched,
+        done=done.done,
+        already=done.already,
+        refused=done.refused,
+        next=None if done.next is None else cursor(done.next),
+        stopped=done.stopped,
+    )
+
+
 @overload
 def utc(value: datetime) -> datetime: ...
 @overload
@@ -131,6 +145,7 @@ def utc(value: datetime | None) -> datetime | None:
 
 
 def _members(task: TaskView) -> dict[str, Any]:
+    can = list(operate.offered(task.state, task.want, task.holds, hold=holds.TENANT, leased=task.released))
     return {
         "task_id": task.public_id,
         "run_id": task.run,
@@ -142,12 +157,13 @@ def _members(task: TaskView) -> dict[str, Any]:
         "ready": task.ready,
         "released": task.released,
         "holds": task.holds,
-        "wants": task.want,
+        "wants": holds.wished(task.want),
         "title": task.title or "",
         "tags": task.tags or [],
         "schedule_id": task.schedule,
         "scheduled_for": utc(task.scheduled_for),
-        "can_cancel": "cancel" in operate.offered(task.state, task.want),
+        "can_cancel": "cancel" in can,
+        "can": can,
         "attempts_used": task.attempts_used,
         "lost_starts": task.lost_starts,
         "postponements": task.postponements,

@@ -7,7 +7,7 @@ from ninja.errors import HttpError, ValidationError
 from harness.engine import payload
 from harness.policy.errors import HarnessError
 from harness.web import problems
-from harness.web.api import artifacts, ingestions, kinds, reading, runs, schedules, stream, tasks, usage
+from harness.web.api import artifacts, bulk, ingestions, kinds, reading, runs, schedules, stream, tasks, usage, verbs
 
 api = NinjaAPI(
     title="Harness",
@@ -17,9 +17,12 @@ api = NinjaAPI(
     openapi_url="/openapi.json",
 )
 api.add_router("/v1/tasks", tasks.router)
+api.add_router("/v1/tasks", verbs.router)
+api.add_router("/v1/tasks", bulk.router)
 api.add_router("/v1/tasks", stream.router)
 api.add_router("/v1/usage", usage.router)
 api.add_router("/v1/runs", runs.router)
+api.add_router("/v1/runs", bulk.of_runs)
 api.add_router("/v1/kinds", kinds.router)
 api.add_router("/v1/schedules", schedules.router)
 api.add_router("/v1/artifacts", artifacts.router)

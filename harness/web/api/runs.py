@@ -5,13 +5,13 @@ import uuid
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from harness.engine import reprioritise, submit
+from harness.engine import submit
 from harness.policy.errors import NotFound
 from harness.store import queries
 from harness.store.database import Connection
 from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
-from harness.web.api.schemas import PriorityIn, Problem, RunIn, RunMade, RunOut, RunReprioritised
+from harness.web.api.schemas import Problem, RunIn, RunMade, RunOut
 from harness.web.api.tasks import request_of
 from harness.web.service import service
 
@@ -76,33 +76,3 @@ async def read(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return answers.answer(answers.run_out(run))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
-
-
-@router.post(
-    "/{uuid:run_id}/priority",
-    auth=WRITE,
-    response={200: RunReprioritised, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
-    openapi_extra=documents.body(PriorityIn),
-    summary="Change the priority of a run's waiting tasks",
-)
-async def change_priority(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Give the waiting tasks of a run another priority; what is released, runs, or waits for something else stays."""
-    caller = caller_of(request)
-    serving = service()
-
-    def work() -> HttpResponse:
-        asked = reading.read(reading.body_of(request), PriorityIn)
-
-        def change(connection: Connection) -> HttpResponse:
-            changed, kept = reprioritise.reprioritise_run(
-                connection, run_id, asked.priority, tenant=caller.tenant, actor=caller.actor, reason=asked.reason
-            )
-            with queries.as_tenant(connection, caller.tenant.id):
-                run = queries.run(connection, run_id)
-            if run is None:
-                raise NotFound(f"there is no run {run_id}")
-            return answers.answer(RunReprioritised(changed=changed, kept=kept, run=answers.run_out(run)))
-
-        return serving.with_connection(change)
-
-    return await serving.on_thread(work)

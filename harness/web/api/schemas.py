@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
 
 from harness.engine.operate import REASON_MAX_CHARS
 from harness.engine.submit import NAME_MAX_CHARS
+from harness.policy.lifecycle import State
 from harness.policy.terms import TAG_MAX_CHARS, TAGS_MAX, TITLE_MAX_CHARS
 from harness.web.api.costs import BudgetOut
 
@@ -48,8 +49,8 @@ class RunIn(_Strict):
     nodes: Annotated[list[TaskIn], FailFast()] = Field(description="1 to 10,000 tasks")
 
 
-class CancelIn(_Strict):
-    """Why to cancel."""
+class ReasonIn(_Strict):
+    """Why; it stays in the trace."""
 
     reason: str = Field(default="", max_length=REASON_MAX_CHARS)
 
@@ -107,6 +108,7 @@ class TaskOut(BaseModel):
     schedule_id: uuid.UUID | None = Field(description="the schedule that brought it")
     scheduled_for: AwareDatetime | None = Field(description="the moment that it was brought for")
     can_cancel: bool
+    can: list[str] = Field(description="the verbs that would do something to it now")
     attempts_used: int
     lost_starts: int
     postponements: int
@@ -164,26 +166,58 @@ class PriorityIn(_Strict):
     reason: str = Field(default="", max_length=REASON_MAX_CHARS)
 
 
-class Reprioritised(BaseModel):
-    """What the change did: `reprioritised`, or `already` (it had that priority)."""
+class Acted(BaseModel):
+    """What a verb did: `cancelled`, `paused`, `resumed`, `requeued`, `reprioritised`.
+
+    `already`: nothing was left to do; `wished`: it runs, and stops at its next checkpoint;
+    `held`: your hold is lifted, another's remains.
+    """
 
     outcome: str
     task: TaskOut
 
 
-class RunReprioritised(BaseModel):
-    """How many tasks of the run changed, and how many unfinished ones stayed: leased, running, waiting or paused."""
+class BulkFilter(_Strict):
+    """What the tasks have in common; at least one of these."""
 
-    changed: int
-    kept: int
-    run: "RunOut"
+    run: uuid.UUID | None = None
+    tag: Annotated[str, Field(max_length=TAG_MAX_CHARS)] | None = None
+    state: State | None = None
+    kind: str | None = Field(default=None, max_length=200)
+    pool: str | None = Field(default=None, max_length=200)
+    priority: Priority | None = None
 
 
-class Cancelled(BaseModel):
-    """What the cancel did: `cancelled`; `wished` (it runs, and stops at its next checkpoint); `already`."""
+class BulkIn(_Strict):
+    """A verb for all of the tenant's tasks that match. Only unfinished ones are looked at."""
 
-    outcome: str
-    task: TaskOut
+    verb: str = Field(max_length=50, description="cancel, pause, resume, requeue or priority")
+    filter: BulkFilter
+    preview: bool = Field(default=False, strict=True, description="only count")
+    reason: str = Field(default="", max_length=REASON_MAX_CHARS)
+    priority: Priority | None = Field(default=None, description="for the verb priority: the new one")
+    cursor: str | None = Field(default=None, max_length=100, description="the `next` of an answer that was not the end")
+
+
+class Previewed(BaseModel):
+    """How many tasks match, exactly up to 100,000 (`more`: there are more), and those by state."""
+
+    verb: str
+    matching: int
+    more: bool
+    by_state: Mapping[str, int]
+
+
+class BulkOut(BaseModel):
+    """What a bulk verb did: done by outcome, `already`, and refused by reason. `next`: send again with this cursor."""
+
+    verb: str
+    matched: int = Field(description="tasks looked at; 0: nothing matches")
+    done: Mapping[str, int]
+    already: int
+    refused: Mapping[str, int]
+    next: str | None
+    stopped: str = Field(description="why it ended before it was through; empty: it went through")
 
 
 class RunOut(BaseModel):

@@ -1,4 +1,4 @@
-"""Tasks over HTTP: submit, read, list, trace, cancel. Bodies are read on a thread, not on the event loop."""
+"""Tasks over HTTP: submit, read, list, trace. Bodies are read on a thread, not on the event loop."""
 
 import uuid
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from typing import Annotated
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from harness.engine import operate, reprioritise, submit
+from harness.engine import submit
 from harness.policy import admission, terms
 from harness.policy.errors import NotFound
 from harness.policy.lifecycle import State
@@ -16,18 +16,7 @@ from harness.store import queries, search
 from harness.store.database import Connection
 from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
-from harness.web.api.schemas import (
-    CancelIn,
-    Cancelled,
-    PriorityIn,
-    Problem,
-    Reprioritised,
-    TaskIn,
-    TaskMade,
-    TaskPage,
-    TaskWhole,
-    Trace,
-)
+from harness.web.api.schemas import Problem, TaskIn, TaskMade, TaskPage, TaskWhole, Trace
 from harness.web.service import service
 
 router = Router(tags=["tasks"])
@@ -186,60 +175,6 @@ async def trace(
         )
 
     return await serving.on_thread(lambda: serving.with_connection(look))
-
-
-@router.post(
-    "/{uuid:task_id}/cancel",
-    auth=WRITE,
-    response={200: Cancelled, 202: Cancelled, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
-    openapi_extra=documents.body(CancelIn, required=False),
-    summary="Cancel a task",
-)
-async def cancel(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
-    """Cancel a task: at once (200), or at the next checkpoint of a running one (202). One that has ended: 409."""
-    caller = caller_of(request)
-    serving = service()
-
-    def work() -> HttpResponse:
-        asked = reading.read(reading.body_of(request), CancelIn, empty=True)
-
-        def stop(connection: Connection) -> HttpResponse:
-            done = operate.cancel(connection, task_id, tenant=caller.tenant.id, actor=caller.actor, reason=asked.reason)
-            with queries.as_tenant(connection, caller.tenant.id):
-                task = answers.task_out(_found(connection, task_id))
-            return answers.answer(Cancelled(outcome=done.outcome, task=task), 202 if done.outcome == "wished" else 200)
-
-        return serving.with_connection(stop)
-
-    return await serving.on_thread(work)
-
-
-@router.post(
-    "/{uuid:task_id}/priority",
-    auth=WRITE,
-    response={200: Reprioritised, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
-    openapi_extra=documents.body(PriorityIn),
-    summary="Change a task's priority",
-)
-async def change_priority(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
-    """Give a waiting task another priority. One that is released, runs or has ended: 409. Its start_by stays."""
-    caller = caller_of(request)
-    serving = service()
-
-    def work() -> HttpResponse:
-        asked = reading.read(reading.body_of(request), PriorityIn)
-
-        def change(connection: Connection) -> HttpResponse:
-            outcome = reprioritise.reprioritise(
-                connection, task_id, asked.priority, tenant=caller.tenant, actor=caller.actor, reason=asked.reason
-            )
-            with queries.as_tenant(connection, caller.tenant.id):
-                task = answers.task_out(_found(connection, task_id))
-            return answers.answer(Reprioritised(outcome=outcome, task=task))
-
-        return serving.with_connection(change)
-
-    return await serving.on_thread(work)
 
 
 def _found(connection: Connection, task_id: uuid.UUID) -> queries.TaskView:

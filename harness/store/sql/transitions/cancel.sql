@@ -1,22 +1,24 @@
--- Cancel a task that isn't running; a released, unclaimed one leaves its lease, and the lease goes with its last member.
--- The caller holds the locks (lock_lease_of, then lock_task). Returns: task id.
--- Needs: task_pkey, lease_member_pkey, lease_pkey. Parameters: task, sources (states), actor, data.
-WITH t AS (
+-- Cancel tasks that don't run; released, unclaimed ones leave their lease, and a lease goes with its last member.
+-- The caller holds the locks (lock_leases_of, then lock_tasks) and has seen the states. Returns: task id.
+-- Needs: task_pkey, lease_member_pkey, lease_member_of_lease, lease_pkey. Parameters: tasks, actor, data.
+WITH old AS MATERIALIZED (
+    SELECT id, state FROM task WHERE id = ANY(%(tasks)s::bigint[])
+),
+t AS (
     UPDATE task SET state = 'cancelled', ready = false, holds = '{}', want = NULL, not_before = NULL, start_by = NULL,
                     deadline = NULL, finished_at = clock_timestamp(), event_no = event_no + 1
-    FROM (SELECT id, state FROM task WHERE id = %(task)s) old
-    WHERE task.id = old.id AND task.state = ANY(%(sources)s)
+    FROM old WHERE task.id = old.id
     RETURNING task.id, task.tenant_id, task.event_no, old.state AS from_state
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
     SELECT id, tenant_id, event_no, clock_timestamp(), 'cancel', from_state, 'cancelled', %(actor)s, %(data)s::jsonb FROM t
 ),
-m AS (
+m AS MATERIALIZED (
     DELETE FROM lease_member USING t WHERE lease_member.task_id = t.id RETURNING lease_member.lease_id
 ),
 z AS (
-    DELETE FROM lease USING m WHERE lease.id = m.lease_id
-        AND NOT EXISTS (SELECT FROM lease_member o WHERE o.lease_id = m.lease_id AND o.task_id <> %(task)s)
+    DELETE FROM lease USING (SELECT lease_id, count(*) AS n FROM m GROUP BY lease_id) m
+    WHERE lease.id = m.lease_id AND (SELECT count(*) FROM lease_member o WHERE o.lease_id = m.lease_id) = m.n
 )
 SELECT id FROM t

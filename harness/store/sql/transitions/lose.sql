@@ -1,7 +1,8 @@
 -- Take back the tasks of leases whose worker is gone (a session that ended, or a prefork child that died).
 -- Singly released and lost: lost_starts + 1; a bundle charges nobody and comes back singly. A loss in quarantine buries.
 -- A loss past the task's time limit is a time-out: it spends an attempt, and is buried when none is left.
--- A wish turns the loss into abort or halt. Zombie leases have no members: they just go.
+-- A wish turns the loss into abort or halt (its holds stand in it) and charges nobody: a child that doesn't obey a wish is
+-- ended by its parent. Zombie leases have no members: they just go.
 -- Returns: task id, state, event of each task taken back.
 -- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, task_pkey. Locks: leases by id, then tasks by id.
 -- Parameters: session (or null: all that ended), dead_pids (of that session), limit, max_attempts (jsonb: kind -> number),
@@ -30,8 +31,8 @@ locked AS MATERIALIZED (
 decided AS MATERIALIZED (
     SELECT locked.*,
         CASE WHEN overdue AND spent THEN 'bury'
-             WHEN via IS NOT NULL AND NOT overdue THEN 'bury'
-             WHEN want = 'cancel' THEN 'abort' WHEN want = 'pause' THEN 'halt'
+             WHEN via IS NOT NULL AND NOT overdue AND want IS NULL THEN 'bury'
+             WHEN want = 'cancel' THEN 'abort' WHEN want IS NOT NULL THEN 'halt'
              WHEN overdue THEN 'fail' ELSE 'lose' END AS event
     FROM locked
 ),
@@ -41,11 +42,11 @@ t AS (
                                    WHEN 'fail' THEN 'failed_retryable' ELSE 'queued' END,
         ready = decided.event = 'lose',
         not_before = CASE WHEN decided.event = 'fail' THEN clock_timestamp() + make_interval(secs => %(retry_delay_s)s) END,
-        holds = CASE WHEN decided.event = 'halt' THEN ARRAY['pause'] ELSE '{}' END,
+        holds = CASE WHEN decided.event = 'halt' THEN string_to_array(substr(decided.want, 7), ',') ELSE '{}' END,
         want = NULL,
         start_by = NULL,
         single = true,
-        lost_starts = lost_starts + CASE WHEN alone AND NOT overdue THEN 1 ELSE 0 END,
+        lost_starts = lost_starts + CASE WHEN alone AND NOT overdue AND decided.want IS NULL THEN 1 ELSE 0 END,
         attempts_used = attempts_used + CASE WHEN overdue THEN 1 ELSE 0 END,
         deadline = CASE WHEN decided.event IN ('bury', 'abort') THEN NULL ELSE deadline END,
         finished_at = CASE WHEN decided.event IN ('bury', 'abort') THEN clock_timestamp() END,

@@ -1,14 +1,12 @@
 -- Give queued tasks without a lease another priority, and with it (if ready) another flow; the old one is left to the
--- dispatcher. The caller holds the tasks' locks (lock_queued), so none of them can be released meanwhile.
--- Returns: task id. Needs: task_pkey, lease_member_pkey. Locks: none but the caller's; new flow rows.
--- Parameters: tasks, priority, actor, reason.
+-- dispatcher. The caller holds the tasks' locks and has seen that they aren't leased. Returns: task id.
+-- Needs: task_pkey. Locks: none but the caller's; new flow rows. Parameters: tasks, priority, actor, reason.
 WITH old AS MATERIALIZED (
     SELECT id, priority FROM task WHERE id = ANY(%(tasks)s::bigint[])
 ),
 t AS (
     UPDATE task SET priority = %(priority)s::smallint, event_no = event_no + 1
-    FROM old WHERE task.id = old.id AND task.state = 'queued' AND task.priority <> %(priority)s::smallint
-      AND (SELECT m.task_id FROM lease_member m WHERE m.task_id = task.id) IS NULL
+    FROM old WHERE task.id = old.id
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no,
               old.priority AS from_priority
 ),

@@ -25,7 +25,7 @@ gone AS MATERIALIZED (
     RETURNING r.*
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, gone.*,
+    SELECT t.id, t.want, gone.*,
         CASE WHEN t.want IS NULL OR gone.event IN ('succeed', 'bury') THEN gone.event
              WHEN t.want = 'cancel' THEN 'abort' ELSE 'halt' END AS really,
         CASE WHEN t.want IS NULL OR gone.event IN ('succeed', 'bury') THEN gone.to_state
@@ -39,7 +39,8 @@ t AS (
         ready = locked.goes_to = 'queued' AND locked.delay_s IS NULL,
         not_before = CASE WHEN locked.goes_to IN ('queued', 'failed_retryable') AND locked.delay_s IS NOT NULL
                           THEN clock_timestamp() + make_interval(secs => locked.delay_s) END,
-        holds = CASE WHEN locked.goes_to = 'paused' THEN ARRAY[coalesce(locked.hold, 'pause')] ELSE '{}' END,
+        holds = CASE WHEN locked.really = 'halt' THEN string_to_array(substr(locked.want, 7), ',') -- after 'pause:'
+                     WHEN locked.goes_to = 'paused' THEN ARRAY[locked.hold] ELSE '{}' END,
         want = NULL,
         start_by = NULL,
         deadline = CASE WHEN locked.goes_to IN ('succeeded', 'failed_terminal', 'cancelled') THEN NULL ELSE deadline END,

@@ -1,8 +1,8 @@
--- Note the wish to cancel or pause a running task; its next exit from running obeys it. The caller holds the lock.
--- Returns: task id. Needs: task_pkey. Parameters: task, want, actor, data.
+-- Note what people wish of running tasks (null: nothing any more); the next exit from running obeys it. The caller
+-- holds the tasks' locks. Returns: task id. Needs: task_pkey. Parameters: tasks, want, actor, data.
 WITH t AS (
-    UPDATE task SET want = %(want)s, event_no = event_no + 1
-    WHERE id = %(task)s AND state = 'running' AND want IS DISTINCT FROM %(want)s
+    UPDATE task SET want = %(want)s::text, event_no = event_no + 1
+    WHERE id = ANY(%(tasks)s::bigint[]) AND state = 'running'
     RETURNING id, tenant_id, event_no
 ),
 e AS (

@@ -5,10 +5,12 @@ import uuid
 
 import pytest
 
-from harness.engine import reprioritise
+from harness.engine import operate
+from harness.engine.operate import many
+from harness.policy import verbs
 from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
-from harness.store import queries, transitions
+from harness.store import transitions
 from harness.store.backlog import insert_run
 from tests.stage import Stage
 from tests.store.test_flows import orphans
@@ -20,9 +22,9 @@ def public(stage: Stage, task: int) -> uuid.UUID:
 
 
 def change(stage: Stage, task: int, priority: int, reason: str = "") -> str:
-    return reprioritise.reprioritise(
-        stage.connection, public(stage, task), priority, tenant=None, actor="operator", reason=reason
-    )
+    return operate.priority(
+        stage.connection, public(stage, task), priority=priority, tenant=None, actor="operator", reason=reason
+    ).outcome
 
 
 def test_a_raised_task_overtakes_and_its_trace_says_why(stage: Stage) -> None:
@@ -74,24 +76,25 @@ def test_a_released_a_running_and_an_ended_task_refuse(stage: Stage) -> None:
 
 def test_nobody_goes_above_the_tenants_top_priority_or_touches_anothers_task(stage: Stage) -> None:
     (task,) = stage.submit()
-    tenant = queries.tenant_facts(stage.connection, stage.tenant)
-    other = queries.tenant_facts(stage.connection, stage.add_tenant("other"))
-    assert tenant is not None and other is not None
+    tenant, other = stage.tenant, stage.add_tenant("other")
     with stage.open("web") as web:
         with pytest.raises(Forbidden) as raised:
-            reprioritise.reprioritise(web, public(stage, task), 0, tenant=tenant, actor="key")
+            operate.priority(web, public(stage, task), priority=0, tenant=tenant, actor="key")
         assert raised.value.field == "priority"
         with pytest.raises(NotFound):
-            reprioritise.reprioritise(web, public(stage, task), 1, tenant=other, actor="key")
+            operate.priority(web, public(stage, task), priority=1, tenant=other, actor="key")
         with pytest.raises(Invalid):
-            reprioritise.reprioritise(web, public(stage, task), 4, tenant=tenant, actor="key")
-        assert reprioritise.reprioritise(web, public(stage, task), 1, tenant=tenant, actor="key") == "reprioritised"
+            operate.priority(web, public(stage, task), priority=4, tenant=tenant, actor="key")
+        assert (
+            operate.priority(web, public(stage, task), priority=1, tenant=tenant, actor="key").outcome
+            == "reprioritised"
+        )
 
 
 def test_a_run_changes_what_waits_in_batches_and_counts_what_stays(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reprioritise, "BATCH", 7)
+    monkeypatch.setattr(many, "BATCH", 7)
     session = stage.add_session({"db": 2})
     run_id = uuid.uuid4()
     run = insert_run(stage.connection, public_id=run_id, tenant=stage.tenant, name="", size=30, fanout_cap=None)
@@ -100,12 +103,16 @@ def test_a_run_changes_what_waits_in_batches_and_counts_what_stays(
     released = stage.tick()
     stage.claim(released[0], session)
     held = "SELECT count(*) FROM lease_member m JOIN task t ON t.id = m.task_id WHERE t.priority <> 1"
-    changed, kept = reprioritise.reprioritise_run(stage.connection, run_id, 1, tenant=None, actor="operator")
-    assert 0 < kept == stage.one(held) and changed + kept == 29
+    where = operate.Filter(run=run_id)
+    done = operate.bulk(stage.connection, "priority", where, priority=1, tenant=None, actor="operator")
+    assert 0 < done.refused.total() == stage.one(held) and done.done["reprioritised"] + done.refused.total() == 29
+    assert (done.matched, done.already, done.next) == (30, 1, None)
     assert stage.one("SELECT count(*) FROM task WHERE ready AND priority <> 1") == 0
     assert orphans(stage) == 0
     with pytest.raises(NotFound):
-        reprioritise.reprioritise_run(stage.connection, uuid.uuid4(), 1, tenant=None, actor="operator")
+        operate.bulk(
+            stage.connection, "priority", operate.Filter(run=uuid.uuid4()), priority=1, tenant=None, actor="operator"
+        )
 
 
 def test_a_change_racing_with_a_release_ends_in_one_of_two_clean_ways(stage: Stage) -> None:
@@ -123,7 +130,8 @@ def test_a_change_racing_with_a_release_ends_in_one_of_two_clean_ways(stage: Sta
             with stage.open() as connection:
                 start.wait()
                 try:
-                    answers.append(reprioritise.reprioritise(connection, public_id, 1, tenant=None, actor="operator"))
+                    done = operate.priority(connection, public_id, priority=1, tenant=None, actor="operator")
+                    answers.append(done.outcome)
                 except Conflict:
                     answers.append("conflict")
 
@@ -150,14 +158,15 @@ def test_a_change_that_waited_for_a_release_sees_its_lease(stage: Stage) -> None
     """The look at the lease comes after the lock: a look before it would miss a release that was under way."""
     stage.add_session()
     (task,) = stage.submit()
-    done: list[list[int]] = []
+    done: list[str] = []
     with stage.open() as releasing:
         with releasing.transaction():
             releasing.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (task,))
 
             def change() -> None:
                 with stage.open() as connection:
-                    done.append(transitions.reprioritise(connection, [task], 0, actor="operator"))
+                    asked, by = verbs.Asked(priority=0), transitions.By(actor="operator")
+                    done.append(transitions.act(connection, [task], verbs.priority, asked, by)[task].outcome)
 
             thread = threading.Thread(target=change)
             thread.start()
@@ -170,4 +179,4 @@ def test_a_change_that_waited_for_a_release_sees_its_lease(stage: Stage) -> None
                 (task, stage.tenant),
             )
         thread.join()
-    assert done == [[]] and stage.row(task)["priority"] == 2
+    assert done == ["refused"] and stage.row(task)["priority"] == 2

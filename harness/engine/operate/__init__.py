@@ -1,0 +1,30 @@
+"""People's verbs: on one task, on many by a filter, and on scopes. Admin, API and command line list them from VERBS.
+
+Nothing here decides what a verb does to a task as it stands (policy.verbs) or writes a state (store.transitions).
+"""
+
+from harness.engine.operate.many import BATCH, PREVIEW_MOST, Bulk, Filter, Preview, bulk, preview
+from harness.engine.operate.one import cancel, pause, priority, requeue, resume
+from harness.engine.operate.registry import VERBS, Done, Verb, offered
+from harness.engine.operate.who import REASON_MAX_CHARS, hold_of
+
+__all__ = (
+    "BATCH",
+    "PREVIEW_MOST",
+    "REASON_MAX_CHARS",
+    "VERBS",
+    "Bulk",
+    "Done",
+    "Filter",
+    "Preview",
+    "Verb",
+    "bulk",
+    "cancel",
+    "hold_of",
+    "offered",
+    "pause",
+    "preview",
+    "priority",
+    "requeue",
+    "resume",
+)

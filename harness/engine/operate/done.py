@@ -1,0 +1,14 @@
+"""What a verb on one task did."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """What a verb did, by its own name (`cancelled`, `paused`, `resumed`, `requeued`, `reprioritised`), or:
+
+    `wished`: the task runs, and stops at its next checkpoint; `held`: your hold is lifted, another's remains;
+    `already`: nothing was left to do.
+    """
+
+    outcome: str
