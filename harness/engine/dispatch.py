@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.engine import ramps
 from harness.kinds import registry
 from harness.policy.dispatch import BUNDLE_MAX, Facts, FlowFacts, Head, Pick, plan
 from harness.policy.errors import Unavailable
@@ -58,6 +59,7 @@ class _Room:
     quotas: dict[tuple[int, str, str], int]
     full_tenants: set[int]
     full_runs: set[int]
+    ramps: dict[str, dict[tuple[str, int], int]]  # by pool: slots left to a scope that comes back from a pause
 
 
 def begin(connection: Connection) -> Memory:
@@ -73,6 +75,8 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
     scopes = _scopes(connection, memory)
     in_use = snapshot.in_use(connection, [pool for pool in topology.pools if pool != SYSTEM])
     room = _room(topology, scopes, in_use)
+    if scopes.ramps:
+        _ramp(connection, room, scopes, aged_s=time.monotonic() - memory.scopes_read_s)
     released = 0
     for pool in in_use.with_flows:
         if room.free.get(pool, 0) <= 0:
@@ -123,6 +127,7 @@ def _room(topology: Topology, scopes: Scopes, in_use: InUse) -> _Room:
         quotas={(tenant, scope, name): cap for tenant, scope, name, cap in scopes.quotas},
         full_tenants=set(),
         full_runs=set(),
+        ramps={},
     )
     for use in in_use.flight:
         _count(room, use)
@@ -132,6 +137,12 @@ def _room(topology: Topology, scopes: Scopes, in_use: InUse) -> _Room:
         if use.run and use.run_cap is not None and room.runs[use.run] >= use.run_cap:
             room.full_runs.add(use.run)
     return room
+
+
+def _ramp(connection: Connection, room: _Room, scopes: Scopes, *, aged_s: float) -> None:
+    held = snapshot.leases_by_scope(connection)
+    pools, room.ramps = ramps.left(scopes.ramps, held, room.slots, aged_s=aged_s)
+    room.free |= {pool: min(room.free[pool], n) for pool, n in pools.items() if pool in room.free}
 
 
 def _count(room: _Room, use: InFlight) -> None:
@@ -190,6 +201,9 @@ def _blocked(pool: str, room: _Room, scopes: Scopes, beyond: Collection[int]) ->
             tenants.add(int(key))
         elif scope == "run":
             runs.add(int(key))
+    for (scope, number), left in room.ramps.get(pool, {}).items():
+        if left <= 0:
+            {"priority": priorities, "tenant": tenants, "run": runs}[scope].add(number)
     # What costs isn't started beyond the tenant's budget; its other work goes on.
     pairs = {(tenant, kind.signature) for kind in registry.costing(pool) for tenant in beyond}
     signatures = {kind.signature for kind in registry.all_kinds() if kind.pool == pool and kind.signature}
@@ -235,6 +249,7 @@ def _facts(pool: str, rows: list[FlowRow], room: _Room, scopes: Scopes) -> Facts
         quota_room=room.quotas,
         estimates={kind.name: scopes.estimates.get(kind.name, kind.est_s) for kind in kinds},
         bundling=frozenset(kind.name for kind in kinds if kind.bundle),
+        ramp_room=room.ramps.get(pool, {}),
     )
 
 
@@ -255,6 +270,10 @@ def _use(room: _Room, pool: str, picks: Sequence[Pick]) -> None:
                 flow.run_cap,
             ),
         )
+        left = room.ramps.get(pool, {})
+        for scope in (("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)):
+            if scope in left:
+                left[scope] -= 1
         if room.tenants[flow.tenant] >= flow.tenant_cap:
             room.full_tenants.add(flow.tenant)
         if flow.run and flow.run_cap is not None and room.runs[flow.run] >= flow.run_cap:

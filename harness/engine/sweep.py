@@ -10,7 +10,7 @@ from django.conf import settings
 from harness.engine import artifacts, schedules
 from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
-from harness.store import money, sessions, snapshot, transitions
+from harness.store import money, pauses, sessions, snapshot, transitions
 from harness.store.database import Connection
 from harness.telemetry import logs
 
@@ -61,11 +61,12 @@ def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
 
 
 def tidy(connection: Connection) -> None:
-    """Make event partitions ahead; forget idempotency keys, sessions that are long over, and artifacts that expired.
+    """Make event partitions ahead; forget keys, sessions and pauses that are long over, and artifacts that expired.
 
     Any number may run it.
     """
     connection.execute("SELECT harness_make_event_days(%s)", (EVENT_DAYS_AHEAD,))
     connection.execute("DELETE FROM idempotency WHERE expires_at < clock_timestamp()")
     connection.execute("DELETE FROM worker_session WHERE ended_at < clock_timestamp() - interval '1 day'")
+    pauses.forget(connection)
     artifacts.tidy(connection)

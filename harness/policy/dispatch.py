@@ -11,6 +11,7 @@ D6  A bundle is one slot: successive heads of one flow and one bundling kind, ne
     one that lost a worker; the sum of estimates is at most BUNDLE_S, and no slot takes more than its even share of
     what is waiting.
 D7  A task that lost its worker LOST_STARTS_QUARANTINE times takes a slot of its pool and one of quarantine.
+D8  A scope that comes back from a pause holds no more slots than its ramp gives (policy.ramp).
 
 Cost: O((flows + picks) log flows) for what the snapshot holds; it doesn't know the backlog.
 """
@@ -57,6 +58,7 @@ class Facts:
 
     `free`, `quarantine_free`: slots. In flight: members per tenant and run, over all pools. `resource_room`: how many
     more of a resource may be held. `quota_room`: (tenant, "pool" | "resource", name) -> room, where a quota exists.
+    `ramp_room`: ("priority" | "tenant" | "run", number) -> slots left to a scope that comes back from a pause.
     `estimates`: seconds by kind. `bundling`: the kinds that may share a slot.
     """
 
@@ -70,6 +72,7 @@ class Facts:
     quota_room: Mapping[tuple[int, str, str], int]
     estimates: Mapping[str, float]
     bundling: frozenset[str]
+    ramp_room: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +101,7 @@ class _Counters:
     runs: dict[int, int]
     resources: dict[str, int]
     quotas: dict[tuple[int, str, str], int]
+    ramps: dict[tuple[str, int], int]
     held: dict[int, str] = field(default_factory=dict)
 
 
@@ -110,6 +114,7 @@ def plan(facts: Facts) -> Plan:
         runs=dict(facts.run_in_flight),
         resources=dict(facts.resource_room),
         quotas=dict(facts.quota_room),
+        ramps=dict(facts.ramp_room),
     )
     waiting = sum(len(flow.heads) for flow in facts.flows)
     share = ceil(waiting / facts.free) if facts.free > 0 else 1
@@ -162,6 +167,8 @@ def _room(flow: FlowFacts, pool: str, counters: _Counters) -> tuple[str | None, 
     room = flow.tenant_cap - counters.tenants.get(flow.tenant, 0)
     if room <= 0:
         return "tenant_cap", 0
+    if counters.ramps and any(counters.ramps.get(key, 1) <= 0 for key in _scopes(flow)):
+        return "ramp", 0
     if flow.run and flow.run_cap is not None:
         room = min(room, flow.run_cap - counters.runs.get(flow.run, 0))
         if room <= 0:
@@ -178,6 +185,10 @@ def _room(flow: FlowFacts, pool: str, counters: _Counters) -> tuple[str | None, 
         if quota is not None and quota < n:
             return f"quota:{resource}", 0
     return None, room
+
+
+def _scopes(flow: FlowFacts) -> tuple[tuple[str, int], ...]:
+    return ("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)
 
 
 def _bundle_size(flow: FlowFacts, start: int, facts: Facts, share: int, room: int) -> int:
@@ -201,6 +212,9 @@ def _take(flow: FlowFacts, pool: str, size: int, quarantine: bool, counters: _Co
     counters.tenants[flow.tenant] = counters.tenants.get(flow.tenant, 0) + size
     if flow.run:
         counters.runs[flow.run] = counters.runs.get(flow.run, 0) + size
+    for scope in _scopes(flow) if counters.ramps else ():
+        if scope in counters.ramps:
+            counters.ramps[scope] -= 1
     key = (flow.tenant, "pool", pool)
     if key in counters.quotas:
         counters.quotas[key] -= size

@@ -169,10 +169,16 @@ def run(connection: Connection, public_id: uuid.UUID) -> RunView | None:
     return RunView(*row) if row else None
 
 
-def run_id(connection: Connection, public_id: uuid.UUID) -> int | None:
-    """Return the number of a run."""
-    row = connection.execute("SELECT id FROM run WHERE public_id = %s", (public_id,)).fetchone()
+def tenant_named(connection: Connection, name: str) -> int | None:
+    """Return the number of a tenant."""
+    row = connection.execute("SELECT id FROM tenant WHERE name = %s", (name,)).fetchone()
     return row[0] if row else None
+
+
+def run_and_tenant(connection: Connection, public_id: uuid.UUID) -> tuple[int, int] | None:
+    """Return the number of a run, and whose it is."""
+    row = connection.execute("SELECT id, tenant_id FROM run WHERE public_id = %s", (public_id,)).fetchone()
+    return (row[0], row[1]) if row else None
 
 
 def start_by_of_run(connection: Connection, public_id: uuid.UUID) -> datetime | None:

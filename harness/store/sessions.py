@@ -1,4 +1,4 @@
-"""Worker sessions: one row a worker process, its life shown by a beat; and the pauses that workers reconcile."""
+"""Worker sessions: one row a worker process, its life shown by a beat, and what is wished of its tasks."""
 
 import json
 import uuid
@@ -116,12 +116,3 @@ def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, Literal["c
         return {}
     rows = connection.execute(sql.load("leases/wishes"), {"tasks": list(tasks)})
     return {task: what for task, want in rows if (what := wished(want)) is not None}
-
-
-def paused_queues(connection: Connection) -> set[str]:
-    """Return the pauses in force that concern queues: 'llm' (a pool), 'llm.p3' (of a pool), 'p3' (a priority)."""
-    cursor = connection.execute(
-        "SELECT key FROM pause WHERE scope IN ('pool', 'priority', 'pool_priority') "
-        "AND (until IS NULL OR until > clock_timestamp())"
-    )
-    return {row[0] for row in cursor}

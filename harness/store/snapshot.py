@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.policy.ramp import WHOLE_AFTER_S
 from harness.store import sql
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
@@ -37,11 +38,15 @@ class InUse:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Pauses as (scope, key, source, reason), quotas as (tenant, scope, name, cap), estimates in seconds by kind."""
+    """Pauses as (scope, key, source, reason), quotas as (tenant, scope, name, cap), estimates in seconds by kind.
+
+    `ramps`: pauses that ended a moment ago, as (scope, key, seconds since).
+    """
 
     pauses: tuple[tuple[str, str, str, str], ...]
     quotas: tuple[tuple[int, str, str, int], ...]
     estimates: dict[str, float]
+    ramps: tuple[tuple[str, str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +93,21 @@ def in_use(connection: Connection, pools: Sequence[str]) -> InUse:
 
 
 def scopes(connection: Connection) -> Scopes:
-    """Return pauses, quotas and estimates."""
-    row = connection.execute(sql.load("snapshot/scopes")).fetchone()
-    found = row[0] if row else {"pauses": [], "quotas": [], "estimates": []}
+    """Return pauses, ramps, quotas and estimates."""
+    row = connection.execute(sql.load("snapshot/scopes"), {"ramp_s": WHOLE_AFTER_S}).fetchone()
+    found = row[0] if row else {"pauses": [], "ramps": [], "quotas": [], "estimates": []}
     return Scopes(
         tuple((p[0], p[1], p[2], p[3]) for p in found["pauses"]),
         tuple((q[0], q[1], q[2], q[3]) for q in found["quotas"]),
         dict(found["estimates"]),
+        tuple((r[0], r[1], float(r[2])) for r in found["ramps"]),
     )
+
+
+def leases_by_scope(connection: Connection) -> list[tuple[str, int, int, int, int]]:
+    """Return the slots held, as (pool, priority, tenant, run, leases)."""
+    cursor = connection.execute(sql.load("snapshot/leases_by_scope"))
+    return [(row[0], row[1], row[2], row[3], row[4]) for row in cursor]
 
 
 def flows(

@@ -22,7 +22,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from harness.engine import watch
 from harness.engine.execute import run_lease
 from harness.engine.process import ProcessState, boottime_s, open_process
-from harness.store import sessions
+from harness.store import pauses, sessions
 from harness.store.database import Connection, borrowed, connect
 from harness.telemetry import logs
 from harness.worker import current
@@ -88,7 +88,7 @@ class Life:
                 connections=self.profile.all_connections,
                 budget=budget,
             )
-            self._note_pauses(sessions.paused_queues(connection))
+            self._note_pauses(pauses.queues(connection))
         self._shared.beat_s = started_s
         return derivation
 
@@ -158,7 +158,7 @@ class Life:
                 self._lose_dead(self._live_pids)
             if time.monotonic() >= pauses_due_s:
                 pauses_due_s = time.monotonic() + PAUSES_S
-                paused = self._ask("paused_queues", lambda: self._watch.run(sessions.paused_queues))
+                paused = self._ask("paused_queues", lambda: self._watch.run(pauses.queues))
                 if paused is not None:
                     self._note_pauses(paused)
 

@@ -139,8 +139,10 @@ MAKERS: dict[str, Maker] = {
     ),
     "pause": lambda stage, tenant, word: _insert(
         stage,
-        "INSERT INTO pause (scope, key, source, author, reason) VALUES ('tenant', %s, %s, 'x', %s) RETURNING id",
+        "INSERT INTO pause (scope, key, tenant_id, source, author, reason) "
+        "VALUES ('tenant', %s, %s, %s, 'x', %s) RETURNING id",
         str(tenant),
+        tenant,
         word,
         word,
     ),

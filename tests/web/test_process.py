@@ -49,6 +49,8 @@ def test_the_openapi_document_says_what_is_taken_and_given(web: Web) -> None:
         "/api/v1/runs",
         "/api/v1/runs/{run_id}",
         "/api/v1/runs/{run_id}/cancel",
+        "/api/v1/runs/{run_id}/pause",
+        "/api/v1/runs/{run_id}/resume",
         "/api/v1/runs/{run_id}/requeue",
         "/api/v1/runs/{run_id}/priority",
         "/api/v1/ingestions",

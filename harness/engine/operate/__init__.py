@@ -6,6 +6,7 @@ Nothing here decides what a verb does to a task as it stands (policy.verbs) or w
 from harness.engine.operate.many import BATCH, PREVIEW_MOST, Bulk, Filter, Preview, bulk, preview
 from harness.engine.operate.one import cancel, pause, priority, requeue, resume
 from harness.engine.operate.registry import VERBS, Done, Verb, offered
+from harness.engine.operate.scopes import pause_scope, resume_scope
 from harness.engine.operate.who import REASON_MAX_CHARS, hold_of
 
 __all__ = (
@@ -23,8 +24,10 @@ __all__ = (
     "hold_of",
     "offered",
     "pause",
+    "pause_scope",
     "preview",
     "priority",
     "requeue",
     "resume",
+    "resume_scope",
 )

@@ -175,9 +175,10 @@ def _where(connection: Connection, where: Filter, tenant: int | None, verb: Verb
         raise Invalid("filter: ended tasks are named by run or tag", field="filter")
     run = None
     if where.run is not None:
-        run = queries.run_id(connection, where.run)
-        if run is None:
+        found = queries.run_and_tenant(connection, where.run)
+        if found is None:
             raise NotFound(f"there is no run {where.run}")
+        run, _ = found
     return stored.Where(
         tenant=whose,
         run=run,

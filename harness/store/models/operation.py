@@ -18,7 +18,11 @@ class Leader(models.Model):
 
 
 class Pause(models.Model):
-    """A pause of a scope, obeyed by the dispatcher; it rewrites no task. `key`: pool, pool.pN, pN, tenant or run id."""
+    """A pause of a scope, obeyed by the dispatcher; it rewrites no task. `key`: pool, pool.pN, pN, tenant or run id.
+
+    `source`: whose it is, `operator`, `tenant` or `pressure`. In force until `until` or `resumed_at`. `tenant`: whose
+    work a pause of a tenant or run stops.
+    """
 
     scope = models.TextField(choices=[(s, s) for s in ("pool", "priority", "pool_priority", "tenant", "run")])
     key = models.TextField()
@@ -27,6 +31,9 @@ class Pause(models.Model):
     reason = models.TextField()
     until = models.DateTimeField(null=True)
     created_at = models.DateTimeField(db_default=Now())
+    tenant = models.ForeignKey("store.Tenant", models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
+    resumed_at = models.DateTimeField(null=True)
+    resumed_by = models.TextField(null=True)
 
     class Meta:
         db_table = "pause"

@@ -8,6 +8,8 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -19,8 +21,10 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from harness.engine import operate
 from harness.policy.errors import Conflict, HarnessError
-from harness.store import keys
+from harness.policy.holds import OPERATOR
+from harness.store import keys, staff
 from harness.store.models import ApiKey, Pause, Quota, Run, Tenant
 from harness.web.admin import once
 from harness.web.admin.filters import ByTenant, Revoked
@@ -252,7 +256,7 @@ class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic 
         fields = ("scope", "key", "reason", "until")
 
     def clean(self) -> dict[str, Any]:
-        """Turn what was named into the key that the dispatcher reads."""
+        """Refuse a name that doesn't exist, and what an operator has paused already."""
         said: dict[str, Any] = super().clean() or {}
         scope, named = said.get("scope"), (said.get("key") or "").strip()
         if not scope or not named:
@@ -272,10 +276,15 @@ class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic 
             found = _text(Run.objects.filter(public_id=public).values_list("id", flat=True).first())
         if found is None:
             self.add_error("key", f"There is no such {scope.replace('_', ' ')}.")
-        elif Pause.objects.filter(scope=scope, key=found, source=PauseAdmin.source).exists():
+        elif in_force(Pause.objects.filter(scope=scope, key=found, source=OPERATOR)).exists():
             self.add_error("key", "It is paused already.")
-        said["key"] = found or named
+        said["key"] = named.lower() if scope == "priority" else named
         return said
+
+
+def in_force(pauses: "QuerySet[Pause]") -> "QuerySet[Pause]":
+    """Return those of some pauses that have not ended."""
+    return pauses.filter(Q(until=None) | Q(until__gt=Now()), resumed_at=None)
 
 
 def _text(value: object) -> str | None:
@@ -283,18 +292,41 @@ def _text(value: object) -> str | None:
 
 
 class PauseAdmin(Settable):
-    """Pauses. To resume is to delete the pause; the dispatcher sees either within a second."""
+    """Pauses in force. To delete one is to resume, by the verb; the dispatcher sees either within a second."""
 
-    source = "operator"
-    tenant_path = "pause"
     may_add = may_delete = True
     form = PauseForm
     list_display = ("scope", "named", "reason", "author", "source", "until", "created_at")
 
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Pause]":
+        """Leave out what has ended."""
+        return in_force(super().get_queryset(request))
+
     def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
-        """Note who it was."""
-        obj.source, obj.author = self.source, person_of(request)
-        super().save_model(request, obj, form, change)
+        """Pause by the verb, over a connection of its own; the list shows the row that it made."""
+        with staff.own_connection(scope_of(request).tenant) as connection:
+            operate.pause_scope(
+                connection,
+                obj.scope,  # type: ignore[arg-type]  # the form has checked it
+                obj.key,
+                tenant=scope_of(request).tenant,
+                actor=person_of(request),
+                reason=obj.reason,
+                until=obj.until,
+            )
+        made = in_force(Pause.objects.filter(scope=obj.scope, author=person_of(request))).latest("created_at")
+        obj.pk, obj.key = made.pk, made.key
+
+    def delete_model(self, request: HttpRequest, obj: Pause) -> None:
+        """Resume by the verb, so that the slots come back by the ramp."""
+        with staff.own_connection(scope_of(request).tenant) as connection:
+            operate.resume_scope(
+                connection,
+                obj.scope,  # type: ignore[arg-type]  # it is in force
+                self.named(obj),
+                tenant=scope_of(request).tenant,
+                actor=person_of(request),
+            )
 
     @admin.display(description="what")
     def named(self, pause: Pause) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from harness.store.people import Scope
@@ -25,8 +25,6 @@ def held(queryset: QuerySet[Any], request: HttpRequest, path: str | None) -> Que
         return queryset
     if scope.tenant is None or path is None:
         return queryset.none()
-    if path == "pause":  # a pause names its tenant in words
-        return queryset.filter(Q(scope="tenant", key=str(scope.tenant)))
     return queryset.filter(**{path: scope.tenant})
 
 

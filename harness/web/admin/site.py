@@ -17,7 +17,7 @@ from unfold.sites import UnfoldAdminSite
 from harness.store import models, staff
 from harness.store.sessions import DEAD_AFTER_S
 from harness.web.admin import paging
-from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, QuotaAdmin, TenantAdmin
+from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, QuotaAdmin, TenantAdmin, in_force
 from harness.web.admin.inspected import Listed
 from harness.web.admin.logins import GroupAdmin, LoginAdmin
 from harness.web.admin.marks import mark
@@ -149,7 +149,7 @@ class HarnessAdminSite(UnfoldAdminSite):  # type: ignore[misc]  # Unfold has no 
         return {
             "everything": everything,
             "pools": [(name, in_flight.get(name, 0), slots.get(name)) for name in names],
-            "pauses": list(self._rows(models.Pause, request)[:50]),
+            "pauses": list(in_force(self._rows(models.Pause, request))[:50]),
             "failed": [(task, mark(task.state)) for task in failed],
             "tasks_url": reverse("admin:store_task_changelist"),
         }

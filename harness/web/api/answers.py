@@ -65,7 +65,9 @@ def task_links(task_id: object) -> Mapping[str, str]:
 
 def run_links(run_id: object) -> Mapping[str, str]:
     """Return where a run is."""
-    return {"self": f"{ROOT}/runs/{run_id}", "tasks": f"{ROOT}/tasks?run={run_id}"}
+    at = f"{ROOT}/runs/{run_id}"
+    verbs = {verb: f"{at}/{verb}" for verb in operate.VERBS if verb != "redrive"}
+    return {"self": at, "tasks": f"{ROOT}/tasks?run={run_id}", **verbs}
 
 
 def task_made(task: TaskView, *, existing: bool) -> TaskMade:

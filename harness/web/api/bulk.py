@@ -10,7 +10,16 @@ from harness.engine import operate
 from harness.store.database import Connection
 from harness.web.api import answers, documents, reading
 from harness.web.api.auth import WRITE, caller_of
-from harness.web.api.schemas import BulkIn, BulkOut, Previewed, PriorityIn, Problem, ReasonIn
+from harness.web.api.schemas import (
+    BulkIn,
+    BulkOut,
+    PauseScopeIn,
+    Previewed,
+    PriorityIn,
+    Problem,
+    ReasonIn,
+    ScopeActed,
+)
 from harness.web.service import service
 
 router = Router(tags=["tasks"])
@@ -109,6 +118,61 @@ def _route(name: str, model: type[ReasonIn] | type[PriorityIn]) -> None:
     )
     register(act)
 
+
+_SCOPE_SAID = {
+    "pause": (
+        "Pause a run",
+        "Start no more tasks of a run until you resume it, or until a moment. What runs goes on. Within a second.",
+        operate.pause_scope,
+    ),
+    "resume": (
+        "Resume a run",
+        "Lift your own pause of a run; its slots come back within 20 s, 10 % of them at once. Not paused by you: 409.",
+        operate.resume_scope,
+    ),
+}
+
+
+def _scope_route(name: str, model: type[ReasonIn] | type[PauseScopeIn]) -> None:
+    summary, description, verb = _SCOPE_SAID[name]
+    function: Callable[..., operate.Done] = verb
+
+    async def act(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+        caller = caller_of(request)
+        serving = service()
+
+        def work() -> HttpResponse:
+            asked = reading.read(reading.body_of(request), model, empty=True)
+
+            def do(connection: Connection) -> HttpResponse:
+                done = function(
+                    connection,
+                    "run",
+                    str(run_id),
+                    tenant=caller.tenant.id,
+                    actor=caller.actor,
+                    **asked.model_dump(exclude_unset=True),
+                )
+                return answers.answer(ScopeActed(outcome=done.outcome))
+
+            return serving.with_connection(do)
+
+        return await serving.on_thread(work)
+
+    register: Callable[..., object] = of_runs.post(
+        f"/{{uuid:run_id}}/{name}",
+        auth=WRITE,
+        response={200: ScopeActed, (400, 401, 403, 404, 409, 413, 422, 503): Problem},
+        openapi_extra=documents.body(model, required=False),
+        operation_id=f"{name}_run",
+        summary=summary,
+        description=description,
+    )
+    register(act)
+
+
+for _name in _SCOPE_SAID:
+    _scope_route(_name, PauseScopeIn if _name == "pause" else ReasonIn)
 
 for _name in _SAID:
     _route(_name, PriorityIn if _name == "priority" else ReasonIn)

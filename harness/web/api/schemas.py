@@ -55,6 +55,18 @@ class ReasonIn(_Strict):
     reason: str = Field(default="", max_length=REASON_MAX_CHARS)
 
 
+class PauseScopeIn(ReasonIn):
+    """Why, and until when; without `until`: until it is resumed."""
+
+    until: AwareDatetime | None = None
+
+
+class ScopeActed(BaseModel):
+    """What the verb did: `paused`, `resumed`, `already`; `held`: your pause is lifted, another's remains."""
+
+    outcome: str
+
+
 class TaskMade(BaseModel):
     """A task was taken: it is a row now. `existing`: by an earlier request with the same Idempotency-Key."""
 

@@ -1,0 +1,127 @@
+"""Pause and resume of a scope: a pool, a priority, a pool's priority, a tenant, a run. A row; no task is rewritten.
+
+The dispatcher obeys within a second, what runs goes on. Afterwards the scope gets its slots back by a ramp
+(policy.ramp). Tenants pause themselves and their runs, operators anything; each side lifts only its own pauses.
+A tag has no flow of its own: pause its tasks with the bulk verb.
+"""
+
+import uuid
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from django.conf import settings
+
+from harness.engine.operate.done import Done
+from harness.engine.operate.who import check_reason, hold_of
+from harness.policy.admission import Forbidden
+from harness.policy.errors import Conflict, Invalid, NotFound
+from harness.policy.scopes import PRIORITY_KEYS, Scope
+from harness.policy.verbs import holders
+from harness.store import audit, pauses, queries
+from harness.store.database import Connection
+from harness.store.doorbell import Doorbell
+
+TENANTS_OWN: tuple[Scope, ...] = ("tenant", "run")
+
+
+def pause_scope(
+    connection: Connection,
+    scope: Scope,
+    named: str,
+    *,
+    tenant: int | None,
+    actor: str,
+    reason: str = "",
+    until: datetime | None = None,
+) -> Done:
+    """Start nothing of a scope until it is resumed, or until a moment. Outside a transaction.
+
+    `named`: a pool (`llm`), a priority (`p3`), a pool's priority (`llm.p3`), a tenant by name or a run by its id.
+    `tenant`: who acts; None: an operator. Outcomes: `paused`, `already`.
+    Raises: Invalid (naming the field), NotFound, Forbidden.
+    """
+    check_reason(reason)
+    if until is not None and (until.tzinfo is None or until <= datetime.now(UTC)):
+        raise Invalid("until: must be a moment to come, with a zone", field="until")
+    with _held(connection, tenant):
+        key, whose = _key_of(connection, scope, named, tenant)
+        done = pauses.put(
+            connection,
+            scope=scope,
+            key=key,
+            source=hold_of(tenant),
+            tenant=whose,
+            author=actor,
+            reason=reason,
+            until=until,
+        )
+    if done and tenant is None:
+        audit.note(connection, actor=actor, verb="pause", subject=f"{scope} {named}", reason=reason)
+    return Done(outcome="paused" if done else "already")
+
+
+def resume_scope(
+    connection: Connection, scope: Scope, named: str, *, tenant: int | None, actor: str, reason: str = ""
+) -> Done:
+    """Lift one's own pause of a scope; its slots come back by the ramp. Outside a transaction.
+
+    Outcomes: `resumed`, or `held` when another's pause remains. Raises: as `pause_scope`; Conflict when this side
+    hasn't paused it.
+    """
+    check_reason(reason)
+    with _held(connection, tenant):
+        key, _ = _key_of(connection, scope, named, tenant)
+        done = pauses.end(connection, scope=scope, key=key, source=hold_of(tenant), by=actor)
+        others = pauses.of(connection, scope, key)
+    who = holders(tuple(other.source for other in others))
+    if not done:
+        raise Conflict(
+            f"{scope} {named} is paused by {who}, not by you" if others else f"{scope} {named} isn't paused",
+            field=scope,
+        )
+    if tenant is None:
+        audit.note(connection, actor=actor, verb="resume", subject=f"{scope} {named}", reason=reason)
+    Doorbell().ring(connection)
+    return Done(outcome="held" if others else "resumed")
+
+
+def _held(connection: Connection, tenant: int | None) -> Any:
+    return nullcontext() if tenant is None else queries.held_to_tenant(connection, tenant)
+
+
+def _key_of(connection: Connection, scope: Scope, named: str, tenant: int | None) -> tuple[str, int | None]:
+    """Return the key that the dispatcher reads, and the tenant that it concerns, if one."""
+    if scope not in get_args(Scope):
+        raise Invalid(f"scope: there is no {scope!r}; choose from {', '.join(get_args(Scope))}", field="scope")
+    if tenant is not None and scope not in TENANTS_OWN:
+        raise Forbidden(f"{scope}: only an operator pauses it", field=scope)
+    pools = settings.HARNESS_TOPOLOGY.pools
+    match scope:
+        case "tenant":
+            found = tenant if tenant is not None else queries.tenant_named(connection, named)
+            if found is None:
+                raise NotFound(f"there is no tenant {named!r}", field="tenant")
+            return str(found), found
+        case "run":
+            run = queries.run_and_tenant(connection, _uuid(named))
+            if run is None:
+                raise NotFound(f"there is no run {named}", field="run")
+            return str(run[0]), run[1]
+        case "pool":
+            fits = named in pools
+        case "priority":
+            fits = named in PRIORITY_KEYS
+        case "pool_priority":
+            pool, _, priority = named.rpartition(".")
+            fits = pool in pools and priority in PRIORITY_KEYS
+    if not fits:
+        raise Invalid(f"{scope}: there is no {named!r}", field=scope)
+    return named, None
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise Invalid(f"run: {text!r} is no id of a run", field="run") from None
