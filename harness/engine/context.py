@@ -8,9 +8,10 @@ from django.conf import settings
 
 from harness.engine import downstream
 from harness.engine.artifacts import RunArtifacts
+from harness.engine.calls import LEAVE_AFTER_S, Call, is_left
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
-from harness.engine.process import ProcessState, Running
+from harness.engine.process import DRAIN, ProcessState, Running
 from harness.kinds.errors import Cancelled
 from harness.store.database import Connection
 from harness.store.transitions import ClaimedTask
@@ -57,11 +58,11 @@ class RunContext:
 
     def cancelled(self) -> bool:
         """Whether the task should end: a wish, a drain, a time-out, or a lost lease."""
-        return self._running.stop is not None or not self._process.fence.is_open()
+        return is_left() or self._running.stop is not None or not self._process.fence.is_open()
 
     def checkpoint(self) -> None:
         """Raises: Cancelled, LeaseLost."""
-        self._process.fence.check()
+        self._check()
         if self._running.stop is not None:
             raise Cancelled(self._running.stop)
 
@@ -72,11 +73,49 @@ class RunContext:
                 f"this kind doesn't declare the resource {resource!r}; it declares {sorted(self._resources)}"
             )
         self.checkpoint()
-        return downstream.call(fn)
+        running = self._running
+        call = Call(lambda: downstream.call(fn), self._over)
+        hand, running.hand = running.hand or self._process.hands.take(), None
+        running.calls.add(call)
+        try:
+            hand.begin(call)
+            while not call.done and running.stop in (None, DRAIN):
+                call.wait()
+            if not call.done:
+                call.wait(LEAVE_AFTER_S)
+        finally:
+            # Also when a soft time limit or the like was raised into the wait.
+            running.calls.discard(call)
+            left = self._leave(call)
+            if not left:
+                running.hand = hand
+        if left:
+            raise Cancelled(running.stop or "stop")
+        result: T = call.outcome()
+        return result
+
+    def _leave(self, call: Call) -> bool:
+        """Leave a call that isn't done. False: it is done."""
+        running = self._running
+        with running.lock:
+            if not call.leave():
+                return False
+            running.left.add(call)
+        return True
+
+    def _over(self, call: Call) -> None:
+        """A call that was left has returned: its slot is free when it was the last, and the task has been settled."""
+        self._process.call_over(self._running, call)
+
+    def _check(self) -> None:
+        """Raises: Cancelled in a call that was left: it begins nothing more; LeaseLost."""
+        if is_left():
+            raise Cancelled("the task has left this call")
+        self._process.fence.check()
 
     def emit(self, text: str) -> None:
-        """Show a piece of output, soon. Raises: LeaseLost."""
-        self._process.fence.check()
+        """Show a piece of output, soon. Raises: LeaseLost; Cancelled in a call that was left."""
+        self._check()
         if self._running.taken_over:
             return  # settled from outside: who watches has been told how it ended
         if self._output is None:
@@ -96,12 +135,15 @@ class RunContext:
 
     def end(self) -> None:
         """The kind has returned or raised: let what it showed last go out before its end is known."""
+        if self._running.hand is not None:
+            self._process.hands.give_back(self._running.hand)
+            self._running.hand = None
         if self._output is not None:
             self._process.live.end(self._output)
 
     @contextmanager
     def db(self) -> Iterator[Connection]:
-        """A connection in a transaction, from the process's pool. Raises: LeaseLost."""
-        self._process.fence.check()
+        """A connection in a transaction, from the process's pool. Raises: LeaseLost; Cancelled in a call left."""
+        self._check()
         with self._process.db.connection() as connection, connection.transaction():
             yield connection

@@ -60,9 +60,13 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
     except LeaseLost:
         log.warning("lease_lost", lease=lease)
     finally:
-        if running.taken_over:
-            _drop_zombie(process, running)
-        process.running.pop(lease, None)
+        with running.lock:
+            if running.left and not running.taken_over:
+                running.taken_over, running.taken_over_s = True, time.monotonic()
+            running.thread_over = True
+            gone = not running.left
+        if gone:
+            process.free(running)
         if running.watched:
             process.live.look(running.watched)
 
@@ -142,7 +146,11 @@ def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) ->
         refused = None
         while True:
             try:
-                error = process.settles.run(Ended(lease=running.lease, token=running.token, outcomes=outcomes))
+                # A call that was left still uses the slot: the lease stays, as a zombie, until it returns.
+                running.kept = bool(running.left)
+                error = process.settles.run(
+                    Ended(lease=running.lease, token=running.token, outcomes=outcomes, keep_lease=running.kept)
+                )
             except (Unavailable, psycopg.OperationalError) as away:
                 log.warning("settle_failed", lease=running.lease, error=str(away))
                 time.sleep(SETTLE_AGAIN_S)
@@ -156,15 +164,3 @@ def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) ->
             outcomes = [settle.refused(outcome, str(error)) for outcome in outcomes]
         for outcome in outcomes:
             running.tasks.pop(outcome.task, None)
-
-
-def _drop_zombie(process: ProcessState, running: Running) -> None:
-    """The thread came back after the watcher had settled its task: the slot is free now."""
-    try:
-        with borrowed(process.db) as connection:
-            transitions.settle(
-                connection, [], lease=running.lease, token=running.token, session=process.session, actor=process.actor
-            )
-            process.doorbell.ring(connection)
-    except (Unavailable, psycopg.Error) as error:
-        log.warning("zombie_not_dropped", lease=running.lease, error=str(error))

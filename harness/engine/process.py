@@ -15,14 +15,18 @@ import psycopg
 from django.conf import settings
 from psycopg_pool import ConnectionPool
 
+from harness.engine.calls import Call, Hand, Hands
 from harness.engine.live import Live
 from harness.engine.together import Together
+from harness.policy.errors import Unavailable
 from harness.store import transitions
 from harness.store.database import Connection, Role, borrowed, open_pool
 from harness.store.doorbell import Doorbell
 from harness.store.sessions import FENCE_AFTER_S
 from harness.store.transitions import ClaimedTask, Ended
+from harness.telemetry import logs
 
+log = logs.get(__name__)
 ENGINE: Role = "engine"
 LANES = 1  # statements of a kind that one process has under way at once; with two, both are half as full
 
@@ -37,6 +41,9 @@ class LeaseLost(BaseException):
 def boottime_s() -> float:
     """Seconds on a clock that no one sets and that counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+DRAIN = "drain"
 
 
 class Fence:
@@ -87,11 +94,26 @@ class Running:
     tokens: int = 0  # that the member running now has used so far, and what they cost (None: one had no price)
     usd: float | None = 0.0
     watched: set[str] = field(default_factory=set)  # public ids of the members that have shown output
+    calls: set[Call] = field(default_factory=set)  # the call under way (several, if one is made inside another)
+    hand: Hand | None = None  # the thread that made the last call, for the next one
+    left: set[Call] = field(default_factory=set)  # calls that go on though the task has left them; under `lock`
+    kept: bool = False  # its lease was left as a zombie, for such a call
+    thread_over: bool = False  # the task's own thread has done with it; under `lock`
 
     def ask_to_stop(self, why: str) -> None:
-        """Let the task see, at its next look, that it should end: cancel, pause, drain or timeout."""
-        if self.stop is None:
+        """Let the task see, at its next look, that it should end: cancel, pause, drain or timeout.
+
+        A drain lets the call under way end; what else stops the task doesn't wait for it, and goes before a drain.
+        """
+        if self.stop is None or (self.stop == DRAIN and why != DRAIN):
             self.stop = why
+            for call in list(self.calls):
+                call.stir()
+
+    def stop_no_more(self, why: str) -> None:
+        """Take back that it should end, if that is why and it hasn't ended yet."""
+        if self.stop == why:
+            self.stop = None
 
 
 class ProcessState:
@@ -116,6 +138,7 @@ class ProcessState:
         self.running: dict[int, Running] = {}
         self.draining = False
         self.doorbell = Doorbell()
+        self.hands = Hands()
         self.live = Live(settings.HARNESS_LIVE_URL, may_send=fence.is_open)
         self.claims: Together[tuple[int, int], list[ClaimedTask]] = Together(self._claim, lanes=LANES)
         self.settles: Together[Ended, psycopg.Error | None] = Together(self._settle, lanes=LANES)
@@ -124,7 +147,28 @@ class ProcessState:
         """Take no new lease, and ask what runs to end at its next checkpoint."""
         self.draining = True
         for running in list(self.running.values()):
-            running.ask_to_stop("drain")
+            running.ask_to_stop(DRAIN)
+
+    def call_over(self, running: Running, call: Call) -> None:
+        """Note that a call which was left has returned; the last one frees the slot if the task's thread has gone."""
+        with running.lock:
+            running.left.discard(call)
+            gone = running.thread_over and not running.left
+        if gone:
+            self.free(running)
+
+    def free(self, running: Running) -> None:
+        """Forget a lease on which nothing runs any more; one that stayed as a zombie goes."""
+        if running.taken_over or running.kept:
+            try:
+                with borrowed(self.db) as connection:
+                    transitions.settle(
+                        connection, [], lease=running.lease, token=running.token, session=self.session, actor=self.actor
+                    )
+                    self.doorbell.ring(connection)
+            except (Unavailable, psycopg.Error) as error:
+                log.warning("zombie_not_dropped", lease=running.lease, error=str(error))
+        self.running.pop(running.lease, None)
 
     def _claim(self, leases: Sequence[tuple[int, int]]) -> list[list[ClaimedTask]]:
         """Claim (lease, token) pairs over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""

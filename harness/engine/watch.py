@@ -1,6 +1,8 @@
 """What the side threads of a worker process do: read wishes, end overdue tasks, take back what dead children held."""
 
+import os
 import random
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -14,6 +16,7 @@ from harness.store.transitions import Outcome
 from harness.telemetry import logs
 
 GRACE_S = 5.0  # from "please end" to being settled from outside
+KILL_S = 2.0  # from SIGTERM to SIGKILL
 UNHELD_S = 10.0  # a claim is known to its process within milliseconds; this leaves room for a stopped one
 CHILD_RETRY_S = 1.0  # before a task that timed out in a prefork child is tried again
 
@@ -27,11 +30,19 @@ def max_attempts() -> dict[str, int]:
 
 def read_wishes(process: ProcessState, connection: Connection) -> None:
     """Ask the database, in one statement, which running tasks someone wants stopped, and tell them."""
-    by_task = {running.task: running for running in list(process.running.values()) if running.task}
+    by_task = {
+        running.task: running
+        for running in list(process.running.values())
+        if running.task and not running.taken_over  # a call that was left may outlive the next attempt at its task
+    }
     if not by_task:
         return
-    for task, want in sessions.wishes(connection, list(by_task)).items():
-        by_task[task].ask_to_stop(want)
+    wishes = sessions.wishes(connection, list(by_task))
+    for task, running in by_task.items():
+        if task in wishes:
+            running.ask_to_stop(wishes[task])
+        else:
+            running.stop_no_more("pause")  # whoever paused it has resumed it
 
 
 def settle_overdue(process: ProcessState, connection: Connection) -> None:
@@ -71,9 +82,18 @@ def hand_back_unheld(process: ProcessState, connection: Connection) -> int:
 
 
 def zombies(process: ProcessState) -> tuple[int, float]:
-    """Return (number of threads that couldn't be stopped, seconds since the oldest was given up)."""
-    since = [running.taken_over_s for running in list(process.running.values()) if running.taken_over]
-    return len(since), time.monotonic() - min(since) if since else 0.0
+    """Return (number of threads that couldn't be stopped, seconds since the oldest was given up).
+
+    A call that its task left on a wish is one only when the task's time limit has passed: until then it may still end
+    as any call does, and a worker must not fall because many of its tasks were cancelled at once.
+    """
+    now_s = time.monotonic()
+    since = [
+        running.taken_over_s
+        for running in list(process.running.values())
+        if running.taken_over and now_s >= running.task_began_s + running.timeout_s
+    ]
+    return len(since), now_s - min(since) if since else 0.0
 
 
 def hand_back(process: ProcessState, connection: Connection) -> int:
@@ -126,6 +146,35 @@ def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: Ca
     for task, state, event in lost:
         log.warning("child_lost", task=task, event_fired=event, state=state)
     return len(lost)
+
+
+def end_deaf_children(
+    connection: Connection,
+    session: uuid.UUID,
+    deaf: dict[tuple[int, int], float],
+    live_pids: Callable[[], Iterable[int]],
+) -> int:
+    """End prefork children whose task ignores a wish: SIGTERM after GRACE_S, SIGKILL KILL_S later. Returns how many.
+
+    `deaf`: {(lease, pid): when its wish was first seen, monotonic}, kept by the caller between calls. What a child held
+    is taken back by `lose_dead_children`, which obeys the wish. The lease is locked over the signal: a child can't have
+    settled, and be on someone else's task, meanwhile.
+    """
+    now_s = time.monotonic()
+    wished = set(sessions.wished_leases(connection, session))
+    for gone in deaf.keys() - wished:
+        del deaf[gone]
+    ended = 0
+    for lease, pid in sorted(wished):
+        over_s = now_s - deaf.setdefault((lease, pid), now_s) - GRACE_S
+        if over_s < 0 or pid not in live_pids():
+            continue
+        with connection.transaction():
+            if sessions.lock_wished(connection, session, lease, pid):
+                os.kill(pid, signal.SIGKILL if over_s >= KILL_S else signal.SIGTERM)
+                log.warning("child_ended", pid=pid, lease=lease, why="it did not stop when asked")
+                ended += 1
+    return ended
 
 
 def _take_over(process: ProcessState, connection: Connection, running: Running, now_s: float) -> None:

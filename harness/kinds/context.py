@@ -52,6 +52,10 @@ class Context(Protocol):
     def call(self, resource: str, fn: Callable[[], T]) -> T:
         """Call a downstream once, never twice. `resource` is a name of resources.toml that the kind declares.
 
+        `fn` runs on a thread beside the task's own, the same for all calls of an attempt, with its context variables.
+        When someone cancels or pauses the task, or its time is over, the call returns within a second (Cancelled) and
+        `fn` is left alone; whatever it asks of this context from then on raises Cancelled, so that it begins nothing.
+
         Raises: RateLimited, TimedOut, Transient or Permanent, by what `fn` raised (HTTP status, time-out);
         Cancelled when the task is to stop; LeaseLost (engine) when this worker may no longer act.
         """

@@ -110,6 +110,22 @@ def unheld(
     return [(row[0], row[1], row[2], row[3]) for row in connection.execute(sql.load("leases/unheld"), parameters)]
 
 
+def wished_leases(connection: Connection, session: uuid.UUID) -> list[tuple[int, int]]:
+    """Return (lease, pid) of a session's leases with a task that someone wants stopped."""
+    cursor = connection.execute(sql.load("leases/wished"), {"session": session})
+    return [(row[0], row[1]) for row in cursor]
+
+
+def lock_wished(connection: Connection, session: uuid.UUID, lease: int, pid: int) -> bool:
+    """Lock a lease that this process of the session still holds; in a transaction. False: it doesn't."""
+    row = connection.execute(
+        "SELECT true FROM lease WHERE id = %s AND session = %s AND pid = %s "
+        "AND EXISTS (SELECT FROM lease_member m WHERE m.lease_id = lease.id) FOR UPDATE",
+        (lease, session, pid),
+    ).fetchone()
+    return row is not None
+
+
 def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, Literal["cancel", "pause"]]:
     """Return {task id: "cancel" | "pause"} of those tasks that someone wants stopped."""
     if not tasks:

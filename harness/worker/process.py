@@ -67,6 +67,7 @@ class Life:
         self._drain_until_s: float | None = None
         self._drain_told = False
         self._unheld_due_s = 0.0
+        self._deaf: dict[tuple[int, int], float] = {}
         self._failing: set[str] = set()
 
     # 1. Begin
@@ -155,6 +156,7 @@ class Life:
             if self._process is not None:
                 self._watch_threads(self._process)
             elif not self.profile.is_system:
+                self._ask("end_deaf_children", lambda: self._watch.run(self._end_deaf))
                 self._lose_dead(self._live_pids)
             if time.monotonic() >= pauses_due_s:
                 pauses_due_s = time.monotonic() + PAUSES_S
@@ -172,6 +174,9 @@ class Life:
         if number and (number >= ZOMBIE_MAX_RATIO * self.profile.concurrency or oldest_s > ZOMBIE_MAX_AGE_S):
             self.leave(1, "threads_stuck", zombies=number, oldest_s=round(oldest_s, 1))
 
+    def _end_deaf(self, connection: Connection) -> int:
+        return watch.end_deaf_children(connection, self.session, self._deaf, self._live_pids)
+
     def _lose_dead(self, live_pids: Callable[[], set[int]]) -> None:
         self._ask(
             "lose_dead_children",
@@ -184,6 +189,8 @@ class Life:
         while True:
             time.sleep(WATCH_S)
             process.fence.beat_started(self._shared.beat_s)
+            if watch.zombies(process)[0]:
+                process.fence.close()  # a call that its task left is past the task's time limit: end it with the child
             if self._shared.order == STOP or not process.fence.is_open():
                 process.fence.close()
                 self._ask("hand_back", lambda: _with_own(process, watch.hand_back))

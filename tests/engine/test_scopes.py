@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,7 +24,7 @@ def act(stage: Stage, verb: str, scope: Scope, named: str, *, tenant: int | None
         return done.outcome
 
 
-def a_run(stage: Stage, *, size: int, tenant: int | None = None, **more: object) -> tuple[str, int]:
+def a_run(stage: Stage, *, size: int, tenant: int | None = None, **more: Any) -> tuple[str, int]:
     public = uuid.uuid4()
     whose = stage.tenant if tenant is None else tenant
     run = insert_run(stage.connection, public_id=public, tenant=whose, name="", size=size, fanout_cap=None)

@@ -1,4 +1,4 @@
-"""Work for a prefork child: polite (stops when asked), deaf (doesn't look) or stuck (no signal reaches it)."""
+"""Work for a prefork child: polite (stops when asked), deaf (doesn't look), stuck or unkind (no signal reaches it)."""
 
 import signal
 import time
@@ -14,6 +14,7 @@ class Nap(BaseModel):
     nap_s: float
     deaf: bool = False
     stuck: bool = False
+    unkind: bool = False
 
 
 class Rested(BaseModel):
@@ -27,7 +28,9 @@ def nap(ctx: Context, payload: Nap) -> Rested:
     """Sleep in a child."""
     if payload.stuck:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # Celery's soft time limit
-    if payload.deaf or payload.stuck:
+    if payload.unkind:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if payload.unkind or payload.deaf or payload.stuck:
         time.sleep(payload.nap_s)
         return Rested()
     until_s = time.monotonic() + payload.nap_s

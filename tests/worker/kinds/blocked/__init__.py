@@ -1,0 +1,1 @@
+"""Work for a prefork child."""
