@@ -1,0 +1,89 @@
+"""`manage.py operate`: one command for tasks, scopes and filters."""
+
+import json
+import uuid
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from harness.engine import operate
+from harness.store.backlog import insert_run
+from tests.stage import Stage
+
+
+@pytest.fixture
+def command(stage: Stage, settings: Any) -> Any:
+    settings.DATABASE_URL = stage.url
+
+    def call(*arguments: str) -> Any:
+        out = StringIO()
+        call_command("operate", *arguments, "--reason", "a test", "--json", stdout=out)
+        return json.loads(out.getvalue())
+
+    return call
+
+
+def test_every_verb_is_offered() -> None:
+    for name in operate.VERBS:
+        with pytest.raises(SystemExit) as raised:
+            call_command("operate", name, "--help", stdout=StringIO())
+        assert raised.value.code == 0
+
+
+def test_a_task_is_paused_resumed_and_cancelled_with_name_and_reason(stage: Stage, command: Any) -> None:
+    (task,) = stage.submit()
+    public = str(stage.one("SELECT public_id FROM task WHERE id = %s", task))
+    assert command("pause", "--task", public) == {"outcome": "paused"}
+    assert command("pause", "--task", public) == {"outcome": "already"}
+    assert command("resume", "--task", public) == {"outcome": "resumed"}
+    assert command("priority", "--task", public, "--to", "p0") == {"outcome": "reprioritised"}
+    assert command("cancel", "--task", public) == {"outcome": "cancelled"}
+    with pytest.raises(CommandError, match="has ended"):
+        command("pause", "--task", public)
+    with pytest.raises(CommandError, match="no task"):
+        command("cancel", "--task", str(uuid.uuid4()))
+    rows = stage.connection.execute(
+        "SELECT event, actor LIKE 'operator:%%', data ->> 'reason' FROM event WHERE task_id = %s ORDER BY seq", (task,)
+    ).fetchall()
+    assert rows[1:] == [(event, True, "a test") for event in ("pause", "resume", "reprioritise", "cancel")]
+
+
+def test_a_filter_is_counted_and_then_done(stage: Stage, command: Any) -> None:
+    stage.submit(n=5, priority=3)
+    stage.submit(n=2)
+    assert command("cancel", "--priority", "p3", "--preview") == {
+        "matching": 5,
+        "more": False,
+        "by_state": {"queued": 5},
+    }
+    done = command("cancel", "--priority", "p3")
+    assert (done["matched"], done["done"]) == (5, {"cancelled": 5})
+    again = command("cancel", "--priority", "p3")
+    assert (again["matched"], again["done"], again["refused"]) == ("nothing", {}, {})
+    assert command("cancel", "--tenant", "acme", "--kind", "noop.single")["done"] == {"cancelled": 2}
+    for wrong, told in ((("--tenant", "nobody"), "no tenant"), (("--tag", "x"), "tenant"), ((), "filter")):
+        with pytest.raises(CommandError, match=told):
+            command("cancel", *wrong)
+
+
+def test_pause_and_resume_of_a_scope_write_a_row_and_no_task(stage: Stage, command: Any) -> None:
+    run = uuid.uuid4()
+    number = insert_run(stage.connection, public_id=run, tenant=stage.tenant, name="", size=1, fanout_cap=None)
+    (task,) = stage.submit(run=number)
+    for arguments, key in (
+        (("--pool", "db"), "db"),
+        (("--priority", "p2"), "p2"),
+        (("--pool", "db", "--priority", "p2"), "db.p2"),
+        (("--tenant", "acme"), str(stage.tenant)),
+        (("--run", str(run)), str(number)),
+    ):
+        assert command("pause", *arguments)["outcome"] == "paused"
+        assert stage.one("SELECT key FROM pause WHERE resumed_at IS NULL") == key
+        assert command("resume", *arguments)["outcome"] == "resumed"
+    assert stage.events(task) == ["submit"]
+    with pytest.raises(CommandError, match="isn't paused"):
+        command("resume", "--pool", "db")
+    with pytest.raises(CommandError, match="zone"):
+        command("pause", "--pool", "db", "--until", "2020-01-01T00:00")
