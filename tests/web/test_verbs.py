@@ -25,7 +25,7 @@ def test_a_task_is_paused_resumed_and_offers_what_can_be_done(api: Api) -> None:
     assert do(api, task, "pause").json()["outcome"] == "already"
     assert do(api, task, "resume").json()["outcome"] == "resumed"
     assert_problem(do(api, task, "resume"), 409, "conflict")
-    assert_problem(do(api, task, "requeue", reason="x" * 501), 422, "invalid")
+    assert_problem(do(api, task, "requeue", reason="x" * 501), 422, "invalid", "reason")
     assert do(api, task, "requeue").json()["outcome"] == "already"
     trace = api.http.get(made["links"]["trace"]).json()["events"]
     assert [event["event"] for event in trace] == ["submit", "pause", "resume"]
@@ -55,7 +55,7 @@ def test_a_run_is_paused_as_a_whole_and_only_by_its_tenant(api: Api, make_api: A
     assert api.http.post(f"{at}/pause", json={"reason": "wait", "until": until}).json() == {"outcome": "paused"}
     assert api.http.post(f"{at}/pause", json={"until": until}).json() == {"outcome": "already"}
     assert stage_beside.tick() == []
-    assert_problem(api.http.post(f"{at}/pause", json={"until": "2020-01-01T00:00:00Z"}), 422, "invalid")
+    assert_problem(api.http.post(f"{at}/pause", json={"until": "2020-01-01T00:00:00Z"}), 422, "invalid", "until")
     assert api.http.post(f"{at}/resume").json() == {"outcome": "resumed"}
     assert api.http.post(f"{at}/cancel", json={"reason": "no"}).json()["done"] == {"cancelled": 3}
     nothing = api.http.post(f"{at}/cancel").json()

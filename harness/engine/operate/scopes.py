@@ -76,10 +76,7 @@ def resume_scope(
         others = pauses.of(connection, scope, key)
     who = holders(tuple(other.source for other in others))
     if not done:
-        raise Conflict(
-            f"{scope} {named} is paused by {who}, not by you" if others else f"{scope} {named} isn't paused",
-            field=scope,
-        )
+        raise Conflict(f"{scope} {named} is paused by {who}, not by you" if others else f"{scope} {named} isn't paused")
     if tenant is None:
         audit.note(connection, actor=actor, verb="resume", subject=f"{scope} {named}", reason=reason)
     Doorbell().ring(connection)
@@ -101,12 +98,12 @@ def _key_of(connection: Connection, scope: Scope, named: str, tenant: int | None
         case "tenant":
             found = tenant if tenant is not None else queries.tenant_named(connection, named)
             if found is None:
-                raise NotFound(f"there is no tenant {named!r}", field="tenant")
+                raise NotFound(f"there is no tenant {named!r}")
             return str(found), found
         case "run":
             run = queries.run_and_tenant(connection, _uuid(named))
             if run is None:
-                raise NotFound(f"there is no run {named}", field="run")
+                raise NotFound(f"there is no run {named}")
             return str(run[0]), run[1]
         case "pool":
             fits = named in pools
