@@ -126,4 +126,6 @@ def test_no_document_is_lost_or_doubled_and_every_failure_is_named(quick: Quick)
     assert report["documents"] >= 25 and report["lost"] == 0 and report["doubled"] == 0
     assert report["failed"] == report["failed_named"] >= report["meant_to_fail"]
     assert report["searches"] > 0 and report["searches_with_hits"] > report["searches"] / 2
-    assert {"memory_growth_mb", "search_p95_ms", "not_measured"} <= report.keys()
+    assert {"memory_growth_mb", "search_p95_ms", "emulator_calls_per_s"} <= report.keys()
+    assert report["not_measured"] == {}
+    assert report["admin_tasks"] > 0 and report["admin_list_ms"] > 0 and report["admin_task_ms"] > 0
