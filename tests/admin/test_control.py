@@ -152,7 +152,8 @@ def test_pages_carry_a_strict_policy_and_nothing_inline(house: House) -> None:
         policy = page["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "script-src 'self' 'unsafe-eval'" in policy
         assert "'unsafe-inline'" not in policy.replace("style-src-attr 'unsafe-inline'", "")
-        assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>\s*\S", page.text), path
+        # JSON beside a page is data and doesn't run; Unfold for Python 3.12 and newer has some.
+        assert not re.search(r'<script(?![^>]*\b(?:src=|type="application/json"))[^>]*>\s*\S', page.text), path
         assert "<style" not in page.text and not re.search(r"\son[a-z]+=", page.text), path
     login = Client(HTTP_HOST="127.0.0.1").get("/admin/login/")
     cookie = login.cookies["harness_csrf"]
