@@ -2,6 +2,8 @@
 
     python -m benchmarks.admin --tasks 1000000        # on the database that DATABASE_URL names: make it for this alone
 
+`script/bench ingest` has it done on a database of its own (`figures`).
+
 Rows are inserted by the tables' owner with triggers off, so that every state is among them.
 """
 
@@ -12,11 +14,16 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import psycopg
 
+from benchmarks import product
+from benchmarks.bench import Bench
+
+TASKS, QUICK_TASKS = 1_000_000, 2_000
 PASSWORD = "correct horse battery"  # of a login that lives in the benchmark's database
 SEED = """
 ALTER TABLE task DISABLE TRIGGER USER;
@@ -48,25 +55,38 @@ ANALYZE task, event, attempt, task_body;
 """
 
 
+def figures(bench: Bench) -> dict[str, Any]:
+    """Return the times of the admin's pages beside TASKS tasks, on a fresh database that the next arm replaces."""
+    arm = replace(product.arm("harness_admin", kind="noop"), workers=())
+    with bench.stage(arm) as stage:
+        stage.drive("reset")
+        out = stage.folder / "admin.json"
+        tasks = QUICK_TASKS if bench.quick else TASKS
+        stage.run([sys.executable, "-m", "benchmarks.admin", "--tasks", str(tasks), "--json", str(out)])
+        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    bench.table("admin", ["figure", "ms"], [[name, ms] for name, ms in found.items()])
+    return {"admin_tasks": tasks, **found}
+
+
 def main() -> None:
     """Seed if needed, then measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--url", help="a web process that runs on this database; without it one is started")
     parser.add_argument("--json", help="a file for the figures")
     options = parser.parse_args()
     seed(options.tasks)
     url, process = (options.url, None) if options.url else _web()
     try:
-        figures = measure(url)
+        found = measure(url)
     finally:
         if process:
             process.terminate()
             process.wait(15)
-    print(json.dumps(figures, indent=1))
+    print(json.dumps(found, indent=1))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
-            json.dump(figures, out)
+            json.dump(found, out)
 
 
 def seed(tasks: int) -> None:
@@ -114,7 +134,7 @@ def measure(url: str) -> dict[str, Any]:
             "admin_attempts_ms": "/admin/store/attempt/",
             "admin_index_ms": "/admin/",
         }
-        figures: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for name, path in pages.items():
             times = []
             for _ in range(7):
@@ -122,9 +142,9 @@ def measure(url: str) -> dict[str, Any]:
                 answer = client.get(path)
                 times.append((time.perf_counter() - began) * 1000)
                 assert answer.status_code == 200, (path, answer.status_code, answer.text[:500])
-            figures[name] = round(statistics.median(times), 1)
-            figures[name.replace("_ms", "_worst_ms")] = round(max(times), 1)
-    return figures
+            found[name] = round(statistics.median(times), 1)
+            found[name.replace("_ms", "_worst_ms")] = round(max(times), 1)
+    return found
 
 
 def _web() -> tuple[str, "subprocess.Popen[bytes]"]:

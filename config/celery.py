@@ -63,6 +63,9 @@ _conf: dict[str, Any] = {
     "task_track_started": False,
     "worker_disable_prefetch": _redis,
     "worker_prefetch_multiplier": 1,
+    # RabbitMQ, after a lost connection: Celery would raise a lowered prefetch count again from the thread that ends a
+    # task, with a call that waits for an answer on the loop's own connection; the worker then takes nothing any more.
+    "worker_enable_prefetch_count_reduction": False,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "worker_eta_task_limit": 1,
     "worker_hijack_root_logger": False,

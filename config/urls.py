@@ -1,19 +1,21 @@
-"""URLs: the API with its documentation, the admin, and the probes."""
+"""URLs: the front, the API with its documentation, the admin, and the probes."""
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import path
 
-from harness.web import health, problems
+from harness.web import front, health, problems
 from harness.web.admin.site import site
 from harness.web.api.app import api
 
 urlpatterns = [
+    path("", front.front),
     path("api/", api.urls),
     path("admin/", site.urls),
     path("health/live", health.live),
     path("health/ready", health.ready),
 ]
+handler404 = front.missing
 
 
 def handler500(request: HttpRequest) -> HttpResponse:

@@ -2,18 +2,22 @@
 
 Tasks are submitted first; then the workers start. Rate = (n - 1) / (last end - first start), as the bodies wrote
 them, so starting a worker doesn't count. CPU is that of all processes between the first body seen and the last.
+Connections to the arm's database are sampled by application_name from the start of the processes to their end.
 """
 
 import time
+import tomllib
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks import machine, product, readings
+from benchmarks import connections, machine, product, readings
 from benchmarks.arms import CELERY, PEERS, Arm
 from benchmarks.bench import Bench, in_turn
+from benchmarks.stage import CHECKOUT
 from benchmarks.statistics_of_runs import Spread, pairwise, spread
 from harness.policy.errors import HarnessError
+from harness.policy.settings import parse
 
 QUICK_TASKS = 200
 DRAIN_S = 120.0  # the patience with one drain
@@ -38,6 +42,8 @@ class Drain:
     submit_commits_per_task: float | None
     submit_row_writes_per_task: float | None
     submit_notify_commits_per_task: float | None
+    connections_max: int
+    connections_by_name: dict[str, int]
     idle_before: float
     boot_s: float
 
@@ -74,16 +80,17 @@ def drain(bench: Bench, arm: Arm, number: int, n: int) -> Drain:
         before = readings.database_counts(stage.database_url) if arm.database else None
         idle = machine.await_quiet(bench.patience_s)
         started_s = time.time()
-        stage.start()
-        stage.wait("drain", 1, DRAIN_S, every_s=0.01)
-        seen, cpu_before = (
-            stage.log.count("drain"),
-            readings.cpu_by_role(stage.pids(), bench.processes),
-        )
-        stage.wait("drain", n, DRAIN_S)
-        cpu_after = readings.cpu_by_role(stage.pids(), bench.processes)
-        settle(stage.pids())
-        stage.stop()
+        with connections.Sampler(stage.database_url if arm.database else None) as sampler:
+            stage.start()
+            stage.wait("drain", 1, DRAIN_S, every_s=0.01)
+            seen, cpu_before = (
+                stage.log.count("drain"),
+                readings.cpu_by_role(stage.pids(), bench.processes),
+            )
+            stage.wait("drain", n, DRAIN_S)
+            cpu_after = readings.cpu_by_role(stage.pids(), bench.processes)
+            settle(stage.pids())
+            stage.stop()
         after = readings.database_counts(stage.database_url) if arm.database else None
         found = stage.log.read("drain")
     submitting, draining = (
@@ -110,6 +117,8 @@ def drain(bench: Bench, arm: Arm, number: int, n: int) -> Drain:
         submit_commits_per_task=_per(submitting.commits if submitting else None, n),
         submit_row_writes_per_task=_per(submitting.row_writes if submitting else None, n),
         submit_notify_commits_per_task=_per(submitting.notifies if submitting else None, n),
+        connections_max=sampler.seen.most,
+        connections_by_name=sampler.seen.by_name,
         idle_before=idle,
         boot_s=round(found[0].started_s - started_s, 2) if found else 0.0,
     )
@@ -170,7 +179,23 @@ def summarise(drains: list[Drain]) -> dict[str, Any]:
             report["ratios"][f"{label}_vs_{name}"] = _json(ratio)
     for key in ("cpu_s_per_1000", "commits_per_task", "row_writes_per_task"):
         report[key] = {name: figures[key] for name, figures in report["arms"].items()}
-    return report
+    return report | _connections(drains)
+
+
+def _connections(drains: list[Drain]) -> dict[str, Any]:
+    """Return the most connections of Harness's own at once, beside the budget of resources.toml."""
+    ours = [one for one in drains if one.arm in {arm.name for arm in product.ARMS}]
+    by_name: dict[str, int] = {}
+    for one in ours:
+        for name, number in one.connections_by_name.items():
+            by_name[name] = max(number, by_name.get(name, 0))
+    with (CHECKOUT / "config" / "resources.toml").open("rb") as file:
+        budget = parse(tomllib.load(file)).database_connections
+    return {
+        "connections_max": max((one.connections_max for one in ours), default=0),
+        "connections_by_name": by_name,
+        "connections_budget": budget,
+    }
 
 
 def _print(bench: Bench, drains: list[Drain], report: dict[str, Any]) -> None:
@@ -199,6 +224,10 @@ def _print(bench: Bench, drains: list[Drain], report: dict[str, Any]) -> None:
         rows,
     )  # fmt: skip
     losses = sorted(key for key, ratio in report["ratios"].items() if ratio and ratio["median"] < 1)
+    bench.say(
+        f"Connections of Harness at once: {report['connections_max']} of {report['connections_budget']} "
+        f"({', '.join(f'{name} {number}' for name, number in sorted(report['connections_by_name'].items()))})"
+    )
     bench.say("We lose: " + ("; ".join(f"{key} = {report[key]}" for key in losses) or "nowhere"))
 
 

@@ -105,23 +105,7 @@ def hand_back(process: ProcessState, connection: Connection) -> int:
         if running.taken_over:
             continue
         running.taken_over, running.taken_over_s = True, time.monotonic()
-        outcomes = [
-            settle.interrupt(task, release_no, why="drain", slot_s=0.0) for task, release_no in running.tasks.items()
-        ]
-        outcomes = [
-            settle.with_spent(one, running.tokens, running.usd) if one.task == running.task else one for one in outcomes
-        ]
-        handed += len(
-            transitions.settle(
-                connection,
-                outcomes,
-                lease=running.lease,
-                token=running.token,
-                session=process.session,
-                actor=process.actor,
-            )
-        )
-        process.doorbell.ring(connection)
+        handed += _settle_from_outside(process, connection, running, why="drain")
     return handed
 
 
@@ -181,29 +165,47 @@ def _take_over(process: ProcessState, connection: Connection, running: Running, 
     kind = registry.find(running.kind)
     if kind is None or running.task not in running.tasks:
         return
-    outcomes: list[Outcome] = []
+    late = settle.overdue(
+        running.task,
+        running.tasks[running.task],
+        kind,
+        attempts_used=running.attempts_used,
+        slot_s=now_s - running.task_began_s,
+        jitter=random.random(),
+    )
+    why = "shared a slot with a task that hung"
+    _settle_from_outside(process, connection, running, why=why, current=late, keep_lease=True)
+    running.taken_over, running.taken_over_s = True, now_s
+    log.warning("thread_given_up", lease=running.lease, kind=running.kind)
+
+
+def _settle_from_outside(
+    process: ProcessState,
+    connection: Connection,
+    running: Running,
+    *,
+    why: str,
+    current: Outcome | None = None,
+    keep_lease: bool = False,
+) -> int:
+    """End what a slot holds without its thread: the task under way as `current` says, all others as interrupted.
+
+    Returns how many tasks.
+    """
+    outcomes = []
     for task, release_no in running.tasks.items():
+        outcome = settle.interrupt(task, release_no, why=why, slot_s=0.0)
         if task == running.task:
-            late = settle.overdue(
-                task,
-                release_no,
-                kind,
-                attempts_used=running.attempts_used,
-                slot_s=now_s - running.task_began_s,
-                jitter=random.random(),
-            )
-            outcomes.append(settle.with_spent(late, running.tokens, running.usd))
-        else:
-            outcomes.append(settle.interrupt(task, release_no, why="shared a slot with a task that hung", slot_s=0.0))
-    transitions.settle(
+            outcome = settle.with_spent(current or outcome, running.tokens, running.usd)
+        outcomes.append(outcome)
+    done = transitions.settle(
         connection,
         outcomes,
         lease=running.lease,
         token=running.token,
         session=process.session,
         actor=process.actor,
-        keep_lease=True,
+        keep_lease=keep_lease,
     )
     process.doorbell.ring(connection)
-    running.taken_over, running.taken_over_s = True, now_s
-    log.warning("thread_given_up", lease=running.lease, kind=running.kind)
+    return len(done)

@@ -8,12 +8,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
-from harness.policy.errors import Invalid
+from harness.policy.toml import TomlFile
 
 MILLION = 1_000_000
 USD_MOST = 1e6  # for a million tokens: beyond, someone has mistaken the unit
+_FILE = TomlFile("models.toml")
+_table, _only, _refuse = _FILE.table, _FILE.only, _FILE.refuse
 _NAME = re.compile(r"[A-Za-z0-9][\w.:/-]{0,199}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
@@ -158,20 +159,3 @@ def _variable(table: Mapping[str, object], key: str, at: str) -> str | None:
 
 def _row(raw: Mapping[str, object], key: str, name: str) -> Mapping[str, object]:
     return _table(_table(raw, key, ""), name, f"{key}.")
-
-
-def _table(raw: Mapping[str, object], key: str, at: str) -> Mapping[str, object]:
-    value = raw.get(key)
-    if not isinstance(value, Mapping):
-        _refuse(at + key, "must be a table")
-    return value
-
-
-def _only(table: Mapping[str, object], known: set[str], at: str) -> None:
-    for key in table:
-        if key not in known:
-            _refuse(at + key, f"is unknown; known here: {', '.join(sorted(known))}")
-
-
-def _refuse(key: str, why: str) -> NoReturn:
-    raise Invalid(f"models.toml: {key} {why}", field=key)

@@ -6,13 +6,16 @@ with the path of the key, never repaired.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Literal
 
 from harness.policy.errors import Invalid
+from harness.policy.toml import TomlFile
 
 QUARANTINE = "quarantine"
 SYSTEM = "system"
 PRIORITIES = (0, 1, 2, 3)
+_FILE = TomlFile("resources.toml")
+_table, _only, _refuse = _FILE.table, _FILE.only, _FILE.refuse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,25 +126,8 @@ def _resource(name: str, table: Mapping[str, object]) -> Resource:
     return Resource(name=name, held=held, capacity=_whole(table, "capacity", at, least=1))
 
 
-def _table(raw: Mapping[str, object], key: str, at: str) -> Mapping[str, object]:
-    value = raw.get(key)
-    if not isinstance(value, Mapping):
-        _refuse(at + key, "must be a table")
-    return value
-
-
 def _whole(table: Mapping[str, object], key: str, at: str, *, least: int) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         _refuse(at + key, f"must be a whole number of at least {least}, not {value!r}")
     return value
-
-
-def _only(table: Mapping[str, object], known: set[str], at: str) -> None:
-    for key in table:
-        if key not in known:
-            _refuse(at + key, f"is unknown; known here: {', '.join(sorted(known))}")
-
-
-def _refuse(key: str, why: str) -> NoReturn:
-    raise Invalid(f"resources.toml: {key} {why}", field=key)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from kombu import Connection
+from kombu import Connection, Queue
 from kombu.exceptions import KombuError, OperationalError
 
 from harness.policy.errors import Unavailable
@@ -18,12 +18,15 @@ from harness.store.message import Message
 
 TASK_NAME = "harness.run"
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-TRANSPORT_OPTIONS = {
-    "socket_timeout": 2,  # a broker that hangs must not cost the leader its lead (TTL 4 s)
-    "socket_connect_timeout": 2,
+ANSWER_S = 2  # a broker that hangs must not cost the leader its lead (TTL 4 s)
+REDIS_OPTIONS = {
+    "socket_timeout": ANSWER_S,
+    "socket_connect_timeout": ANSWER_S,
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
+# py-amqp takes options of another transport without a word, and then waits for ever.
+AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 
 
 class Broker:
@@ -33,15 +36,18 @@ class Broker:
         self._url = url
         self._connection: Any = None
         self._producer: Any = None
+        self._amqp = url.startswith("amqp")
+        self._declared: set[str] = set()
         self._origin = f"{os.getpid()}@{socket.gethostname()}"
 
     def warm(self) -> None:
         """Connect and open the channel before the first message has to wait for it. Raises: Unavailable."""
         if self._producer is not None:
             return
-        connection = Connection(self._url, transport_options=TRANSPORT_OPTIONS, connect_timeout=2)
+        options = AMQP_OPTIONS if self._amqp else REDIS_OPTIONS
+        connection = Connection(self._url, transport_options=options, connect_timeout=ANSWER_S)
         try:
-            connection.ensure_connection(max_retries=1, timeout=2)
+            connection.ensure_connection(max_retries=1, timeout=ANSWER_S)
             self._producer = connection.Producer(serializer="json", auto_declare=False)
             self._connection = connection
         except (OperationalError, KombuError, OSError) as error:
@@ -54,6 +60,8 @@ class Broker:
         errors: tuple[type[Exception], ...] = (OperationalError, KombuError, OSError)
         errors += tuple(self._connection.connection_errors)
         try:
+            if self._amqp:
+                self._declare({message.queue for message in messages})
             with self._producer.batch(max_size=max(1, len(messages))):
                 for message in messages:
                     self._send(message)
@@ -66,6 +74,13 @@ class Broker:
         if self._connection is not None:
             self._connection.release()
         self._connection = self._producer = None
+        self._declared.clear()
+
+    def _declare(self, queues: set[str]) -> None:
+        """On RabbitMQ a message to a queue that no worker has made yet would be dropped without a word."""
+        for name in queues - self._declared:
+            Queue(name, exchange="", routing_key=name, channel=self._producer.channel).queue_declare()
+            self._declared.add(name)
 
     def _send(self, message: Message) -> None:
         task_id = str(uuid.uuid4())

@@ -19,7 +19,7 @@ from harness.policy.errors import HarnessError, Refused
 from harness.policy.settings import QUARANTINE
 from harness.worker import option
 from harness.worker import profile as profiles
-from harness.worker.process import Life
+from harness.worker.process import ZOMBIE_MAX_AGE_S, Life
 
 DATABASE_WAIT_S = 20.0  # servers and workers are often started together
 CHILDREN_CHECK_S = 0.5
@@ -39,8 +39,8 @@ class Gate(bootsteps.StartStopStep):
                     f"{name} is not set, and no stack of this checkout runs: {name}=.., or `manage.py stack up`"
                 )
         kinds = _kinds(profile)
-        longest_s = max((kind.timeout_s for kind in kinds), default=0.0)
-        objection = profiles.objection(profile, _effective(worker, autoscale), longest_task_s=longest_s)
+        longest_s = max((kind.timeout_s for kind in kinds), default=0.0) + ZOMBIE_MAX_AGE_S
+        objection = profiles.objection(profile, _effective(worker, autoscale), longest_held_s=longest_s)
         if objection is not None:
             raise option.WillNotStart(objection)
         if profile.workers == "prefork":
@@ -111,7 +111,7 @@ def _effective(worker: Any, autoscale: Any) -> profiles.Effective:
         autoscale=bool(autoscale),
         max_tasks_per_child=worker.max_tasks_per_child,
         transport=worker.app.connection_for_read().transport.driver_type,
-        consumer_timeout_s=_seconds("HARNESS_CONSUMER_TIMEOUT_S", 0.0),
+        consumer_timeout_s=_seconds("HARNESS_CONSUMER_TIMEOUT_S", profiles.CONSUMER_TIMEOUT_S),
     )
 
 

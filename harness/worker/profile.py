@@ -14,6 +14,8 @@ SYSTEM_QUEUE = "system"
 # Each worker process has two connections beside those of its slots, so that neither a busy pool nor a slow
 # statement delays a heartbeat: the heartbeat's own, and the watch's (drain, pauses, dead children).
 SIDE_CONNECTIONS = 2
+# RabbitMQ's own, since 3.8.17; a worker can't ask the broker for it.
+CONSUMER_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,8 +114,11 @@ def resolve(topology: Topology, text: str) -> Profile:
     )
 
 
-def objection(profile: Profile, effective: Effective, *, longest_task_s: float) -> str | None:
-    """Say in one sentence why this worker must not start, or None when it is as its profile wants it."""
+def objection(profile: Profile, effective: Effective, *, longest_held_s: float) -> str | None:
+    """Say in one sentence why this worker must not start, or None when it is as its profile wants it.
+
+    `longest_held_s`: how long it may have a message without acknowledging it.
+    """
     pools = ",".join(profile.slots)
     if effective.autoscale:
         return f"--autoscale is refused: pool {pools} has {profile.concurrency} slots; start another worker instead"
@@ -134,10 +139,10 @@ def objection(profile: Profile, effective: Effective, *, longest_task_s: float) 
                 f"{what} is {is_ or 'none'}, but pool {pools} of resources.toml wants {wanted or 'none'}: "
                 f"{fix} (also look for CELERY_* in the environment)"
             )
-    return _transport_objection(effective, longest_task_s)
+    return _transport_objection(effective, longest_held_s)
 
 
-def _transport_objection(effective: Effective, longest_task_s: float) -> str | None:
+def _transport_objection(effective: Effective, longest_held_s: float) -> str | None:
     if effective.transport == "redis":
         if not effective.disable_prefetch:
             return "worker_disable_prefetch is off: on Redis only that keeps a worker from holding more than its slots"
@@ -153,9 +158,11 @@ def _transport_objection(effective: Effective, longest_task_s: float) -> str | N
         return f"the broker {effective.transport!r} is not supported: BROKER_URL must be redis:// or amqp://"
     if not effective.acks_late:
         return "task_acks_late is off: on RabbitMQ only a late ack keeps a worker from holding more than its slots"
-    if effective.consumer_timeout_s <= longest_task_s:
+    if effective.consumer_timeout_s <= longest_held_s:
         return (
-            f"RabbitMQ closes the channel of a task that runs longer than its consumer_timeout: raise it above "
-            f"{longest_task_s:g} s and say so in HARNESS_CONSUMER_TIMEOUT_S (now {effective.consumer_timeout_s:g})"
+            f"RabbitMQ cuts off a worker that has had a message for longer than consumer_timeout, and here that may be "
+            f"{longest_held_s:g} s (the longest time limit of a kind and the patience with a stuck thread): raise "
+            f"consumer_timeout in rabbitmq.conf (it counts milliseconds) and say so in HARNESS_CONSUMER_TIMEOUT_S "
+            f"(seconds; now {effective.consumer_timeout_s:g}, {CONSUMER_TIMEOUT_S:g} is RabbitMQ's own default)"
         )
     return None

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from benchmarks.servers import Servers
+from harness.policy.settings import parse
+from harness.worker import profile
 
 ROOT = Path(__file__).resolve().parents[2]
 Quick = Callable[..., dict[str, Any]]
@@ -56,6 +59,18 @@ def test_every_arm_of_the_drain_does_each_task_exactly_once(quick: Quick) -> Non
 def test_bundled_work_costs_fewer_commits_than_unbundled_work(quick: Quick) -> None:
     commits = quick("throughput")["commits_per_task"]
     assert commits["harness_bundled"] < commits["harness_unbundled"] / 2
+
+
+def test_no_process_opens_more_connections_than_it_declared_and_all_stay_in_the_budget(quick: Quick) -> None:
+    report = quick("throughput")
+    with (ROOT / "config" / "resources.toml").open("rb") as file:
+        topology = parse(tomllib.load(file))
+    assert report["connections_budget"] == topology.database_connections
+    assert 0 < report["connections_max"] <= report["connections_budget"]
+    by_name = report["connections_by_name"]
+    assert 0 < by_name["harness-db"] <= profile.resolve(topology, "db").all_connections
+    assert all(name.startswith("harness-") for name in by_name), by_name
+    assert all(one["connections_max"] > 0 for one in report["drains"] if one["arm"].startswith("harness_"))
 
 
 def test_an_arm_that_is_not_installed_is_skipped_with_the_reason(quick: Quick) -> None:
@@ -111,4 +126,6 @@ def test_no_document_is_lost_or_doubled_and_every_failure_is_named(quick: Quick)
     assert report["documents"] >= 25 and report["lost"] == 0 and report["doubled"] == 0
     assert report["failed"] == report["failed_named"] >= report["meant_to_fail"]
     assert report["searches"] > 0 and report["searches_with_hits"] > report["searches"] / 2
-    assert {"memory_growth_mb", "search_p95_ms", "not_measured"} <= report.keys()
+    assert {"memory_growth_mb", "search_p95_ms", "emulator_calls_per_s"} <= report.keys()
+    assert report["not_measured"] == {}
+    assert report["admin_tasks"] > 0 and report["admin_list_ms"] > 0 and report["admin_task_ms"] > 0

@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
+
+from harness.ops.demo import documents, people
+from harness.store.keys import keys
 
 
 def test_the_demo_does_its_work_writes_its_figures_and_leaves_no_process(root: Path, tmp_path: Path) -> None:
@@ -55,6 +59,42 @@ def test_a_folder_without_documents_is_refused_by_name(root: Path, tmp_path: Pat
     )
     assert done.returncode == 2
     assert "--dir" in done.stdout
+
+
+def test_ctrl_c_while_the_demo_loads_ends_it_quietly(root: Path, tmp_path: Path) -> None:
+    # A module that the demo imports first, in whose place stands one that never ends.
+    (tmp_path / "httpx.py").write_text("import sys, time\nprint('loading', flush=True)\ntime.sleep(600)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "harness.ops.demo"],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{root}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as demo:
+        assert demo.stdout and demo.stdout.readline() == "loading\n"
+        demo.send_signal(signal.SIGINT)
+        said, _ = demo.communicate(timeout=20)
+    assert (demo.returncode, said) == (130, "")
+
+
+def test_what_is_left_out_is_told_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "good.md").write_text("# Good")
+    (tmp_path / "old.txt").write_bytes("Grüße".encode("latin-1"))
+    (tmp_path / "empty.txt").touch()
+    found = documents.find(tmp_path)
+    assert [one.name for one in found.documents] == ["good.md"]
+    assert dict(found.left_out) == {
+        "empty.txt": "empty",
+        "old.txt": "not UTF-8 text (byte 3 begins no character); save it as UTF-8",
+    }
+
+
+def test_a_demo_ends_the_keys_of_the_one_before(transactional_db: None) -> None:
+    first, second = people.tenants(), people.tenants()
+    assert first.keys() == second.keys()
+    valid = {key.prefix for key in keys() if key.label == people.LABEL and key.revoked_at is None}
+    assert valid == {key.split("_")[1] for key in second.values()}
 
 
 def _names(process: psutil.Process, mark: str) -> bool:

@@ -107,6 +107,10 @@ def test_a_kill_9_of_the_owner_and_of_supervisor_blocks_no_later_start(checkout:
         assert stack.owner(checkout / ".harness") == owner.pid
         owner.kill()
     assert stack.owner(checkout / ".harness") is None
+    command = [sys.executable, "manage.py", "stack", "status"]
+    environment = os.environ | {"HARNESS_LOCAL_DIR": str(checkout / ".harness")}
+    told = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert told.returncode == 1 and "`manage.py stack down` ends them" in told.stdout.splitlines()[-1]
     for process in left(checkout):
         if "supervisord" in " ".join(process.cmdline()):
             process.kill()
@@ -117,6 +121,23 @@ def test_a_kill_9_of_the_owner_and_of_supervisor_blocks_no_later_start(checkout:
         again.start()
         assert any("an earlier run had left" in line for line in said)
     assert left(checkout) == []
+
+
+def test_a_reader_that_has_seen_enough_of_the_status_ends_it_without_a_traceback(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "stack").mkdir(mode=0o700)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        told = subprocess.run(
+            [sys.executable, "manage.py", "stack", "status"],
+            cwd=root,
+            env=os.environ | {"HARNESS_LOCAL_DIR": str(tmp_path)},
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (told.returncode, told.stderr) == (141, "")
 
 
 def test_a_taken_port_is_refused_by_the_name_of_its_option(checkout: Path) -> None:

@@ -1,17 +1,22 @@
 """A document on the whole route, whose worker is killed while it is read: one copy, and no parser left behind."""
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
 
+from harness.store import keys
 from tasks.ingest_document import made_files as made
 from tests.route.conftest import Route
 from tests.stage import wait_until
+from tests.web.conftest import start_web
 
 PAGES = 40  # some seconds to read
 
@@ -73,3 +78,46 @@ def test_the_command_ingests_a_folder_and_lists_what_failed_by_name(route: Route
     (failure,) = told["failures"]
     assert (failure["name"], failure["class"]) == ("bad.pdf", "validation") and "'bad.pdf'" in failure["message"]
     assert route.stage.one("SELECT array_agg(name || ':' || title) FROM document") == ["a.md:Found"]
+
+
+def test_an_uploaded_file_is_read_from_the_artifact_store_and_found(
+    route: Route, root: Path, tmp_path: Path, broker_url: str
+) -> None:
+    route.dispatcher()
+    route.worker("ingest")
+    route.worker("db")
+    web = start_web(root, tmp_path / "web.txt", {"BROKER_URL": broker_url})
+    keys.create_tenant("alpha")
+    keys.create_tenant("beta")
+
+    with web.client(keys.create_key("alpha")) as http, web.client(keys.create_key("beta")) as other:
+
+        def done(kind: str, payload: dict[str, Any], *, by: httpx.Client = http) -> Any:
+            made_task = by.post("/api/v1/tasks", json={"kind": kind, "input": payload})
+            assert made_task.status_code == 202, made_task.text
+            link = made_task.json()["links"]["self"]
+            wait_until(lambda: by.get(link).json()["finished_at"] is not None, within_s=40)
+            return by.get(link).json()
+
+        content = made.pdf_of([b"BT /F1 12 Tf (A zeppelin over the harbour) Tj ET"])
+        upload = http.post(
+            "/api/v1/artifacts",
+            content=content,
+            params={"name": "harbour.pdf"},
+            headers={"Content-Type": "application/pdf"},
+        )
+        assert upload.status_code == 201, upload.text
+        artifact = upload.json()["artifact_id"]
+        read = done("ingest.document", {"artifact_id": artifact})
+        assert (read["state"], read["result"]["name"]) == ("succeeded", "harbour.pdf"), read
+        assert read["result"]["sha256"] == hashlib.sha256(content).hexdigest()
+
+        (hit,) = done("rag.search", {"query": "zeppelin"})["result"]["hits"]
+        assert (hit["name"], hit["document_id"]) == ("harbour.pdf", read["result"]["document_id"])
+        assert "**zeppelin**" in hit["snippet"].lower()
+
+        # Another tenant finds nothing of it, and can't have it read for itself.
+        assert done("rag.search", {"query": "zeppelin"}, by=other)["result"]["hits"] == []
+        theirs = done("ingest.document", {"artifact_id": artifact}, by=other)
+        assert theirs["state"] == "failed_terminal" and artifact in theirs["error"]["message"]
+    assert web.stop() in (0, -15)

@@ -321,6 +321,8 @@ def test_a_claim_does_not_start_dead_work(stage: Stage) -> None:
     (claimed,) = stage.claim(message, session)
     assert claimed.expired
     assert (stage.state(task), stage.events(task)) == ("failed_terminal", ["submit", "expire"])
+    told = stage.one("SELECT error FROM task_body WHERE task_id = %s", task)
+    assert told == {"class": "expired", "message": "expired before it could start"}
 
 
 def test_a_settle_of_part_of_a_bundle_leaves_the_lease_and_the_last_takes_it(stage: Stage) -> None:

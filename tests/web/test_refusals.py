@@ -192,3 +192,20 @@ def test_unknown_paths_and_methods_are_problems_too(api: Api) -> None:
     assert_problem(answer, 405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == {"GET", "POST"}
     assert_problem(httpx.get(api.web.url + "/api/v1/kinds", headers={"Host": "evil.example"}), 400, "bad_request")
+
+
+def test_the_front_names_the_ways_in_for_people_and_for_programs(web: Web) -> None:
+    people = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = httpx.get(web.url, headers=people)
+    assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+    told = httpx.get(web.url).json()["links"]
+    for link in told.values():
+        assert link == told["openapi"] or f'href="{link}"' in page.text
+        assert httpx.get(web.url + link, follow_redirects=True).status_code in {200, 503}, link
+
+    for path in ("/nothing", "/admin", "/api/docs/nothing"):
+        assert httpx.get(web.url + path, headers=people).status_code in {301, 302, 404}
+    lost = httpx.get(f"{web.url}/nothing<b>", headers=people)
+    assert lost.status_code == 404 and told["admin"] in lost.text and "<b>" not in lost.text
+    assert_problem(httpx.get(f"{web.url}/nothing"), 404, "not_found")
+    assert_problem(httpx.post(web.url), 405, "method_not_allowed")

@@ -85,7 +85,7 @@ def test_a_list_of_pools_that_makes_no_sense_is_refused(topology: Topology, text
 def test_a_worker_as_its_profile_wants_it_may_start(topology: Topology) -> None:
     for name in topology.pools:
         profile = resolve(topology, name)
-        assert objection(profile, as_wanted(profile), longest_task_s=600) is None
+        assert objection(profile, as_wanted(profile), longest_held_s=600) is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_worker_that_differs_from_its_profile_is_told_how(
     topology: Topology, change: dict[str, object], says: str
 ) -> None:
     profile = resolve(topology, "llm")
-    said = objection(profile, replace(as_wanted(profile), **change), longest_task_s=600)  # type: ignore[arg-type]  # the table's keys are the fields
+    said = objection(profile, replace(as_wanted(profile), **change), longest_held_s=600)  # type: ignore[arg-type]  # the table's keys are the fields
     assert said is not None
     assert says in said
 
@@ -120,7 +120,7 @@ def test_rabbitmq_is_let_in_with_late_ack_and_a_raised_consumer_timeout(topology
     effective = replace(
         as_wanted(profile), transport="amqp", disable_prefetch=False, acks_late=True, consumer_timeout_s=3600
     )
-    assert objection(profile, effective, longest_task_s=600) is None
+    assert objection(profile, effective, longest_held_s=600) is None
 
 
 @pytest.mark.parametrize(

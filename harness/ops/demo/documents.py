@@ -67,6 +67,8 @@ def _refuse(path: Path) -> str:
         if size > LARGEST_BYTES:
             return f"{size} bytes, larger than {LARGEST_BYTES}"
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return type(error).__name__
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 text (byte {error.start + 1} begins no character); save it as UTF-8"
+    except OSError as error:
+        return f"it can't be read: {error.strerror}"
     return "" if text.strip() else "blank"

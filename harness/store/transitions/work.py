@@ -68,6 +68,8 @@ def claim_many(
     taken: dict[int, list[ClaimedTask]] = {}
     for lease, *rest in cursor:
         taken.setdefault(lease, []).append(ClaimedTask(*rest))
+    if late := [task.id for tasks in taken.values() for task in tasks if task.expired]:
+        connection.execute(sql.load("transitions/tell_expired"), {"tasks": late})
     return taken
 
 

@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from harness.store.models import Attempt, Lease, Run, Task, TraceEvent, WorkerSession
 from harness.web.admin import line
@@ -85,7 +85,7 @@ class TraceEventAdmin(_OfTask):
 
     keys = ("task_id", "seq")
     keys_from = "task"
-    list_display = ("at", "of_task", "whose", "seq", "event", "became", "actor", "said")
+    list_display = ("at", "of_task", "whose", "seq", "event", "became", "by", "said")
     list_filter = (ByEvent, ByTenant)
     list_display_links = None
 
@@ -95,6 +95,11 @@ class TraceEventAdmin(_OfTask):
     def change_view(self, request: HttpRequest, object_id: str, *_: Any, **__: Any) -> HttpResponse:
         """Refuse, as above."""
         raise Http404("a trace event has no page of its own; its task's page shows it")
+
+    @admin.display(description="actor")
+    def by(self, event: TraceEvent) -> SafeString:
+        # A worker of many pools has a long name without a space; it may break after each of them.
+        return format_html_join(mark_safe("+<wbr>"), "{}", ((part,) for part in event.actor.split("+")))
 
     @admin.display(description="state")
     def became(self, event: TraceEvent) -> SafeString:

@@ -14,13 +14,14 @@ import psutil
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from harness.ops.local import addresses, postgres, stack, supervision, valkey
+from harness.ops.local import addresses, postgres, processes, stack, supervision, valkey
 from harness.ops.local.interruption import interrupt_on
 from harness.ops.local.places import open_places
 from harness.ops.local.server import tail
 from harness.policy.errors import HarnessError
 
 DOWN_S = 12.0  # a stop takes at most 10
+EX_PIPE = 128 + signal.SIGPIPE
 DETACH_S = 180.0  # a first start on a slow machine: initdb, migrations, a dozen processes
 
 
@@ -66,6 +67,10 @@ class Command(BaseCommand):
                     self._down(base_dir)
         except HarnessError as error:
             raise CommandError(error.message) from None
+        except BrokenPipeError:
+            # Whoever read has what it wanted (`| head`). Python would fail again when it flushes at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(EX_PIPE) from None
 
     def _up(self, base_dir: Path, options: dict[str, Any]) -> None:
         only = options["only"]
@@ -132,7 +137,8 @@ class Command(BaseCommand):
                 self._show(known)
         if pid is None or any(state not in {"RUNNING", "EXTERNAL"} for _, state, _ in rows):
             if not as_json:
-                self._say("the stack is up, but not all of it runs" if pid else "the stack is down")
+                left = "RUNNING" in [state for _, state, _ in rows] or bool(processes.marked(places.stack))
+                self._say(_summary(pid, left=left))
             raise SystemExit(1)
 
     def _logs(self, base_dir: Path, options: dict[str, Any]) -> None:
@@ -171,6 +177,15 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()
+
+
+def _summary(pid: int | None, *, left: bool) -> str:
+    """Say in one line what a stack is that doesn't run as a whole."""
+    if pid:
+        return "the stack is up, but not all of it runs; `manage.py stack logs` shows why"
+    if left:
+        return "the process that owned the stack is gone and left others running; `manage.py stack down` ends them"
+    return "the stack is down; `manage.py stack up` starts it"
 
 
 def _public(known: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,59 @@
+"""A webhook whose worker dies between the receiver's 2xx and the settling: delivered again, with the same token."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.kinds.sites import Page, Site, site
+from tests.route.conftest import Route
+from tests.stage import wait_until
+
+
+@pytest.mark.parametrize("status", [200, 409])
+def test_a_worker_killed_after_the_2xx_delivers_at_most_the_same_token_again(route: Route, status: int) -> None:
+    """`status`: what the receiver says to a token that it has seen; 409 while its first delivery is under way."""
+    answered = threading.Event()
+    with site() as receiver:
+        route.environment["HARNESS_EGRESS_ALLOW"] = receiver.allow
+        route.dispatcher()
+        worker = route.worker("tool_write")
+        receiver.pages["/done"] = [Page(status=201), Page(status=status), Page(status=200)]
+        _before_the_first_answer(receiver, lambda: os.kill(worker.pid, signal.SIGSTOP), answered)
+        payload = {"url": receiver.url("/done"), "body": {"n": 1}}
+        (task,) = route.stage.submit("tool.webhook", input=json.dumps(payload))
+
+        assert answered.wait(20), "no delivery came"
+        assert route.stage.state(task) == "running"
+        worker.kill()
+        worker.wait()
+        route.stage.connection.execute(  # as if the twenty seconds without a beat had passed
+            "UPDATE worker_session SET beat_at = beat_at - interval '1 minute' WHERE pid = %s", (worker.pid,)
+        )
+        route.worker("tool_write")
+        wait_until(lambda: route.stage.state(task) == "succeeded", within_s=30)
+        seen = list(receiver.seen)
+    tokens = {one.headers["idempotency-key"] for one in seen}
+    assert tokens == {f"harness-{route.stage.row(task)['public_id']}"}
+    assert len(seen) == (2 if status == 200 else 3)
+    events = route.stage.events(task)
+    assert events.count("succeed") == 1 and events[:4] == ["submit", "claim", "lose", "claim"]
+    assert route.stage.row(task)["lost_starts"] == 1
+    assert route.stage.one("SELECT count(*) FROM attempt WHERE verdict = 'succeed'") == 1
+
+
+def _before_the_first_answer(receiver: Site, act: Callable[[], None], answered: threading.Event) -> None:
+    """Stop the worker before it can see the answer; its kernel takes the 2xx, its process never does."""
+    answer = receiver.answer
+
+    def stopping(path: str) -> Page:
+        page = answer(path)
+        if not answered.is_set():
+            act()
+            answered.set()
+        return page
+
+    receiver.answer = stopping  # type: ignore[method-assign]  # a receiver of this test's own, as `site` has no hook
