@@ -84,6 +84,7 @@ def _claim(process: ProcessState, lease: int, token: int) -> list[ClaimedTask]:
     try:
         return process.claims.run((lease, token))
     except Unavailable:
+        process.db.check()  # after a restart of the server every connection is broken, not only the one just used
         return process.claims.run((lease, token))
 
 
