@@ -64,6 +64,7 @@ _WHO: Mapping[str, str] = {
     "version": "the system, until a worker knows its kind and version",
     "children": "the tasks that it waits for",
     "approval_timeout": "an approval that nobody gave in time",
+    "pressure": "the pressure on what it needs",
 }
 
 

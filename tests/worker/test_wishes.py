@@ -76,6 +76,23 @@ def test_a_drain_lets_the_call_under_way_end(floor: Floor) -> None:
     assert floor.state(task) == "queued" and floor.leases() == 0
 
 
+def test_a_silent_call_in_a_child_is_left_too_and_a_call_past_its_tasks_limit_ends_with_its_child(floor: Floor) -> None:
+    worker = floor.start("ingest")
+    children = worker.children()
+    soon, late = (floor.run_task("child.blocked", {"silent_s": silent_s}) for silent_s in (3, 60))
+    floor.wait_for("running", soon, late)
+    transitions.act(floor.db, [soon, late], verbs.cancel, TENANT, BY)
+    floor.wait_for("cancelled", soon, late, within_s=3)
+    assert floor.leases() == 2
+    eventually(lambda: floor.leases() == 1)
+    assert worker.children() == children, "a call that returns costs no child"
+    eventually(lambda: floor.leases() == 0)
+    eventually(lambda: len(worker.children()) == len(children) and worker.children() != children)
+    timed = floor.submit("child.blocked", {"silent_s": 60})
+    floor.release("child.blocked", timed, timeout_s=1.0)  # Celery's soft limit is raised into the wait
+    eventually(lambda: floor.state(timed) == "failed_retryable")
+
+
 def test_a_child_that_does_not_stop_is_ended_and_its_task_ends_as_wished(floor: Floor) -> None:
     worker = floor.start("ingest")
     session = floor.session(worker)

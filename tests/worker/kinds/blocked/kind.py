@@ -21,8 +21,19 @@ class Heard(BaseModel):
     heard: bool = True
 
 
+@kind("child.blocked", pool="ingest", input=Silence, output=Heard, resources={"tool:http": 1}, timeout_s=5)
+def blocked_child(ctx: Context, payload: Silence) -> Heard:
+    """Call in a prefork child."""
+    return _call(ctx, payload)
+
+
 @kind("test.blocked", pool="tool_read", input=Silence, output=Heard, resources={"tool:http": 1}, timeout_s=120)
 def blocked(ctx: Context, payload: Silence) -> Heard:
+    """Call on a thread."""
+    return _call(ctx, payload)
+
+
+def _call(ctx: Context, payload: Silence) -> Heard:
     """Call once, and then wish to do more."""
 
     def listen() -> None:
