@@ -60,7 +60,13 @@ HARNESS_ARTIFACTS_S3_ENDPOINT = _setting("HARNESS_ARTIFACTS_S3_ENDPOINT")  # of 
 HARNESS_ARTIFACTS_S3_PREFIX = _setting("HARNESS_ARTIFACTS_S3_PREFIX", "artifacts")
 HARNESS_ARTIFACT_MAX_BYTES = int(_setting("HARNESS_ARTIFACT_MAX_BYTES", str(1024**3)))
 HARNESS_ARTIFACT_KEEP_DAYS = float(_setting("HARNESS_ARTIFACT_KEEP_DAYS", "30"))  # unless the upload says otherwise
-HARNESS_KEEP_DAYS = float(_setting("HARNESS_KEEP_DAYS", "30"))  # ended tasks and their trace; `manage.py retention`
+HARNESS_KEEP_DAYS = float(_setting("HARNESS_KEEP_DAYS", "30"))  # ended tasks and their trace
+HARNESS_RETENTION = _setting("HARNESS_RETENTION", "1") == "1"  # by itself, each hour; else `manage.py retention` does
+# The leading dispatcher audits by itself, every so many seconds (0: never), and repairs what is safe.
+HARNESS_AUDIT_EVERY_S = float(_setting("HARNESS_AUDIT_EVERY_S", "30"))
+HARNESS_AUDIT_REPAIR = _setting("HARNESS_AUDIT_REPAIR", "1") == "1"
+HARNESS_ALERT_TRANSACTION_S = float(_setting("HARNESS_ALERT_TRANSACTION_S", "300"))  # a transaction open for longer
+HARNESS_ALERT_DEAD_ROWS = int(_setting("HARNESS_ALERT_DEAD_ROWS", "50000"))  # of a hot table, and a fifth of its rows
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -201,3 +201,20 @@ def test_people_are_added_by_command_and_told_what_is_wrong(house: House) -> Non
 def test_the_long_name_of_a_worker_may_break_between_its_pools() -> None:
     shown = TraceEventAdmin(TraceEvent, site).by(TraceEvent(actor="worker llm+mcp+<b>"))
     assert shown == "worker llm+<wbr>mcp+<wbr>&lt;b&gt;"
+
+
+def test_findings_of_the_auditor_are_shown_to_who_sees_every_tenant_and_changed_by_nobody(house: House) -> None:
+    finding = house.stage.one(
+        "INSERT INTO audit_finding (rule, level, subject, tenant_id, facts, found_at, seen_at, seen) "
+        """VALUES ('stranded', 'fault', 'task 17', %s, '{"release_no": 3}', now(), now(), 1) RETURNING id""",
+        house.ours,
+    )
+    client = house.login("viewer")
+    listed = client.get("/admin/store/auditfinding/")
+    assert listed.status_code == 200 and "stranded" in listed.text and "task 17" in listed.text
+    page = client.get(f"/admin/store/auditfinding/{finding}/change/")
+    assert page.status_code == 200 and "release_no" in page.text
+    assert client.post(f"/admin/store/auditfinding/{finding}/change/", {"how": "mine"}).status_code == 403
+    assert house.login("root").post(f"/admin/store/auditfinding/{finding}/delete/").status_code == 403
+    assert house.login("ours-admin").get("/admin/store/auditfinding/").status_code == 403
+    assert house.stage.one("SELECT how FROM audit_finding") == ""

@@ -49,6 +49,14 @@ def plan_of(stage: Stage, name: str) -> str:
     return "\n".join(row[0] for row in rows)
 
 
+# The auditor's: each table that may be large is read by windows of its primary key, the rest of it by key.
+AUDIT = (
+    "tasks", "members", "leases", "trace", "attempts", "orphaned_attempts", "orphaned_bodies", "flows",
+    "usage_attempts",
+)  # fmt: skip
+LARGE = r"Scan .*on (task|task_body|attempt|lease_member|lease|flow|run|event_\w+)\b"
+
+
 @pytest.mark.parametrize("analysed", [False, True])
 def test_no_hot_statement_reads_the_whole_of_a_large_table(stage: Stage, analysed: bool) -> None:
     stage.connection.execute(
@@ -68,3 +76,61 @@ def test_no_hot_statement_reads_the_whole_of_a_large_table(stage: Stage, analyse
             bounded = any("Index Cond" in after for after in lines[at + 1 : at + 3])
             by_time = re.search(r"using (task_not_before|task_start_by|task_deadline|task_head|task_held)", line)
             assert bounded or (by_time and name in ("transitions/wake_due", "transitions/expire_due")), (name, line)
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_the_auditor_reads_windows_and_rows_by_key(stage: Stage, analysed: bool) -> None:
+    fill(stage, 5000)
+    if analysed:
+        with psycopg.connect(stage.url, autocommit=True) as owner:
+            owner.execute("ANALYZE task; ANALYZE task_body; ANALYZE attempt")
+    for name in AUDIT:
+        lines = plan_of(stage, f"audit/{name}").splitlines()
+        for at, line in enumerate(lines):
+            if re.search(LARGE, line):
+                assert "Seq Scan" not in line, (name, line)
+                by_key = any(re.search(r"(Index|Recheck) Cond", after) for after in lines[at + 1 : at + 4])
+                assert by_key or "task_head" in line, (name, line)
+
+
+def test_a_tick_reads_no_more_with_many_finished_tasks_than_with_none(stage: Stage) -> None:
+    stage.add_session({"db": 4})
+    stage.submit(n=50)
+
+    def buffers() -> int:
+        """Blocks that one look at the flows touches, as PostgreSQL counts them."""
+        statement = re.sub(r"(?m)--.*$", "", sql.load("snapshot/flows"))
+        parameters = {
+            "pool": "db", "after_priority": -1, "after_rank": 0.0, "after_id": 0, "priorities": [0, 1, 2, 3],
+            "tenants": [], "runs": [], "signatures": [], "blocked_pairs": [], "flows": 32, "heads": 8, "rows": 64,
+        }  # fmt: skip
+        rows = psycopg.ClientCursor(stage.connection).execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters
+        )
+        plan = rows.fetchone()[0][0]["Plan"]  # type: ignore[index]  # one row of JSON
+        return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+    buffers()
+    before = buffers()
+    fill(stage, 50_000)
+    with psycopg.connect(stage.url, autocommit=True) as owner:
+        owner.execute("VACUUM (ANALYZE) task")
+    assert buffers() <= before + 4  # a level of the index may be added
+
+
+def fill(stage: Stage, n: int) -> None:
+    """Insert so many finished tasks, with bodies and attempts, past the triggers."""
+    with psycopg.connect(stage.url, autocommit=True) as owner:
+        owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
+        try:
+            owner.execute(
+                "WITH t AS (INSERT INTO task (tenant_id, kind, version, pool, priority, state, ready, finished_at, "
+                "release_no) SELECT %s, 'noop.single', 1, 'db', 2, 'succeeded', false, now(), 1 "
+                "FROM generate_series(1, %s) RETURNING id, tenant_id), "
+                "b AS (INSERT INTO task_body (task_id, tenant_id, input) SELECT id, tenant_id, '{}' FROM t) "
+                "INSERT INTO attempt (task_id, tenant_id, release_no, ended, verdict) "
+                "SELECT id, tenant_id, 1, now(), 'succeed' FROM t",
+                (stage.tenant, n),
+            )
+        finally:
+            owner.execute("ALTER TABLE task ENABLE TRIGGER USER")

@@ -4,7 +4,7 @@ Hot, set-based and locking statements are named files in sql/. Times are `timest
 """
 
 from harness.store.models.artifacts import Artifact
-from harness.store.models.audit import AuditEntry
+from harness.store.models.audit import AuditEntry, AuditFinding
 from harness.store.models.documents import Chunk, Document
 from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Override, Pause
@@ -19,6 +19,7 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AuditFinding",
     "Budget",
     "Charge",
     "Chunk",

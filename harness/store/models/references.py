@@ -8,6 +8,11 @@ def to(model: str) -> "models.ForeignKey[models.Model, models.Model]":
     return models.ForeignKey(model, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+")
 
 
+def maybe(model: str) -> "models.ForeignKey[models.Model | None, models.Model | None]":
+    """The same, where there may be none."""
+    return models.ForeignKey(model, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+", null=True)
+
+
 def one(model: str) -> "models.OneToOneField[models.Model, models.Model]":
     """The row beside a row of a hot table, under the same id; no constraint."""
     return models.OneToOneField(model, models.DO_NOTHING, db_constraint=False, related_name="+", primary_key=True)

@@ -5,6 +5,7 @@ connection and returns what really happened; a lost race is an empty answer, nev
 task, by id. Waking the dispatcher (`doorbell`) is the caller's, after the commit.
 """
 
+from harness.store.transitions.auditor import back_on_the_way, give_up_lease, unready
 from harness.store.transitions.due import expire_due, resume_version, wake_due
 from harness.store.transitions.people import By, act, cancel
 from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome
@@ -27,10 +28,12 @@ __all__ = (
     "NewTask",
     "Outcome",
     "act",
+    "back_on_the_way",
     "cancel",
     "claim",
     "claim_many",
     "expire_due",
+    "give_up_lease",
     "hand_back_unclaimed",
     "lose",
     "release",
@@ -38,5 +41,6 @@ __all__ = (
     "settle",
     "settle_many",
     "submit",
+    "unready",
     "wake_due",
 )

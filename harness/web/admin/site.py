@@ -99,6 +99,14 @@ REGISTERED = (
         None,
         plural="audit entries",
     ),
+    Entry(
+        models.AuditFinding,
+        "Control",
+        "fact_check",
+        ("found_at", "rule", "level", "subject", "seen", "seen_at", "repaired_at", "closed_at", "how"),
+        None,
+        exact=("rule", "subject"),
+    ),
     Entry(User, "People", "person", LoginAdmin),
     Entry(Group, "People", "group", GroupAdmin),
 )

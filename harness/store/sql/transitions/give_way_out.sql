@@ -1,0 +1,31 @@
+-- A task that nothing would ever move again gets a way out: queued without a slot and without a time is ready,
+-- failed_retryable without a time is requeued, paused without a hold gets one that a person can take away.
+-- The caller holds the task's lock and has seen under it that no lease has it. Returns: state.
+-- Needs: task_pkey. Parameters: task, actor, reason.
+WITH t AS (
+    UPDATE task SET
+        state = CASE old.state WHEN 'paused' THEN 'paused' ELSE 'queued' END,
+        ready = old.state <> 'paused',
+        holds = CASE old.state WHEN 'paused' THEN ARRAY['operator'] ELSE '{}' END,
+        event_no = event_no + 1
+    FROM (SELECT id, state FROM task WHERE id = %(task)s) old
+    WHERE task.id = old.id AND CASE task.state
+        WHEN 'queued' THEN NOT task.ready AND task.not_before IS NULL
+        WHEN 'failed_retryable' THEN task.not_before IS NULL
+        WHEN 'paused' THEN task.holds = '{}' ELSE false END
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.state,
+              task.event_no, old.state AS from_state
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(),
+           CASE from_state WHEN 'queued' THEN 'ripen' WHEN 'paused' THEN 'pause' ELSE 'requeue' END,
+           from_state, state, %(actor)s, jsonb_build_object('reason', %(reason)s::text)
+    FROM t
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT pool, priority, tenant_id, run_id, signature FROM t WHERE ready
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+)
+SELECT state FROM t
