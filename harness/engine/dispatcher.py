@@ -1,7 +1,7 @@
 """The dispatcher's process: lead or stand by, tick when something happened, sweep beside it.
 
 Any number run; one leads, by the epoch. The leader says that it sleeps (asks for the doorbell) except under a load so
-steady that the next tick comes anyway: then nobody has to ring.
+steady that the next tick comes anyway: then nobody has to ring. Audit and retention have their own thread.
 """
 
 import os
@@ -13,8 +13,9 @@ from typing import Protocol
 
 import psycopg
 
-from harness.engine import dispatch, sweep
+from harness.engine import dispatch, sweep, upkeep
 from harness.engine.schedules import Firing
+from harness.engine.upkeep import Upkeep
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology
 from harness.store import leader
@@ -30,7 +31,6 @@ STEADY_S = 0.1  # until so long after the last release: slots that are busy now 
 IDLE_IN_TRANSACTION_S = 2.0  # a stopped leader must not hold the epoch's lock for longer
 STANDBY_S = 0.5
 RECONNECT_S = 1.0
-TIDY_EVERY_S = 3600.0
 
 log = logs.get(__name__)
 
@@ -62,12 +62,14 @@ class Dispatcher:
         topology: Topology,
         stop: threading.Event,
         firing: Firing | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._url = database_url
         self._topology = topology
         self._stop = stop
         self._broker = broker
         self._firing = firing or Firing()
+        self._upkeep = upkeep or Upkeep()
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:
@@ -91,11 +93,13 @@ class Dispatcher:
     def _lead(self, connection: Connection, epoch: int) -> None:
         over = threading.Event()
         sweeper = threading.Thread(target=self._sweep, args=(epoch, over), name="sweep", daemon=True)
+        keeper = threading.Thread(target=self._keep_up, args=(over,), name="upkeep", daemon=True)
         try:
             with self._open("dispatcher-listen") as listener:
                 listener.execute(f"LISTEN {CHANNEL}")
                 memory = dispatch.begin(connection)
                 sweeper.start()
+                keeper.start()
                 self._warm_broker()
                 self._ticks(connection, listener, memory, epoch)
         finally:
@@ -151,19 +155,24 @@ class Dispatcher:
 
     def _sweep(self, epoch: int, over: threading.Event) -> None:
         bell = Doorbell()
-        tidied_s: float | None = None
         while not over.is_set():
             try:
                 with self._open("dispatcher-sweep") as connection:
                     while not over.wait(sweep.EVERY_S):
                         if sweep.sweep(connection, epoch=epoch, firing=self._firing).woke:
                             bell.ring(connection)
-                        if tidied_s is None or time.monotonic() - tidied_s >= TIDY_EVERY_S:
-                            sweep.tidy(connection)
-                            tidied_s = time.monotonic()
             except psycopg.Error as error:
                 log.warning("sweep_failed", error=str(error).strip())
                 over.wait(RECONNECT_S)
+
+    def _keep_up(self, over: threading.Event) -> None:
+        upkeep.run(
+            self._upkeep,
+            url=self._url,
+            topology=self._topology,
+            connect=lambda: self._open("dispatcher-upkeep"),
+            over=over,
+        )
 
     def _warm_broker(self) -> None:
         try:

@@ -1,12 +1,15 @@
-"""Operators' housekeeping: delete a tenant with all that is its own, and what is older than the settings keep.
+"""Housekeeping: delete a tenant with all that is its own, and what is older than the settings keep.
 
 Both go in small steps that can be broken off and begun again. What remains of a deleted tenant is its audit entry.
+What is old also goes by itself, beside the work (`retain_some`, in the leading dispatcher).
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+import psycopg
 
 from harness.engine import artifacts, operate
 from harness.policy.errors import Conflict, Invalid, NotFound, Unavailable
@@ -16,6 +19,9 @@ from harness.store.doorbell import Doorbell
 
 LOOK_EVERY_S = 0.5
 KEEP_MIN_DAYS = 1.0
+RETAIN_ROWS = 500  # tasks in one transaction of what runs by itself: some 20 ms
+REST = 3.0  # after each, so many times as long as it took
+DROP_TRIES = 5  # to find a moment in which nobody writes the trace
 VERB = "tenant.delete"
 REASON_MAX_CHARS = 500
 
@@ -33,12 +39,13 @@ class Deletion:
 
 @dataclass(slots=True)
 class Retained:
-    """What retention removed: rows by table, days of the trace, artifacts and spool files."""
+    """What retention removed: rows by table, days of the trace, artifacts and spool files. `more`: some is left."""
 
     rows: dict[str, int] = field(default_factory=dict)
     days: list[str] = field(default_factory=list)
     artifacts: int = 0
     spools: int = 0
+    more: bool = False
 
     def count(self, table: str, rows: int) -> None:
         """Add rows of a table."""
@@ -102,11 +109,7 @@ def retain(connection: Connection, *, keep_days: float, say: Say) -> Retained:
     And what is over by itself: idempotency keys, artifacts, spool files of killed processes, strays of deleted tenants.
     Raises: Invalid; Unavailable.
     """
-    if not keep_days >= KEEP_MIN_DAYS:
-        raise Invalid(
-            f"HARNESS_KEEP_DAYS: must be at least {KEEP_MIN_DAYS:g} day, not {keep_days:g}", field="keep_days"
-        )
-    before = datetime.now(UTC) - timedelta(days=keep_days)
+    before = _kept_from(keep_days)
     done = Retained()
     # 1. Tasks, oldest first
     after: int | None = 0
@@ -136,6 +139,55 @@ def retain(connection: Connection, *, keep_days: float, say: Say) -> Retained:
                     done.count(table, rows)
         done.artifacts += artifacts.sweep(connection, tenant=tenant)
     return done
+
+
+def retain_some(connection: Connection, *, keep_days: float, most_s: float, rest: Callable[[float], bool]) -> Retained:
+    """The same for tasks, runs and trace, beside the work: small batches with rests, for `most_s` seconds at most.
+
+    `rest` waits so many seconds; true: stop now. A day of the trace is dropped only if its writers make way at once
+    (the connection's lock_timeout), else at the next time. Raises: Invalid.
+    """
+    before = _kept_from(keep_days)
+    done = Retained()
+    end_s = time.monotonic() + most_s
+    after: int | None = 0
+    while after is not None:
+        began_s = time.monotonic()
+        old, after = housekeeping.old_tasks(connection, before=before, after=after, limit=RETAIN_ROWS)
+        if old:
+            for table, rows in housekeeping.delete_tasks(connection, old).items():
+                done.count(table, rows)
+        if after is not None and (rest(REST * (time.monotonic() - began_s)) or time.monotonic() >= end_s):
+            done.more = True
+            return done
+    for steps in (
+        ("run", housekeeping.delete_empty_runs(connection, before=before)),
+        ("event", housekeeping.delete_orphaned_events(connection, before=before)),
+    ):
+        for rows in steps[1]:
+            done.count(steps[0], rows)
+            if time.monotonic() >= end_s:
+                done.more = True
+                return done
+    for turn in range(DROP_TRIES):
+        try:
+            for day in housekeeping.drop_event_days(connection, before=before):
+                done.days.append(day)
+            return done
+        except psycopg.errors.LockNotAvailable:
+            if rest(0.5 + turn) or time.monotonic() >= end_s:
+                break
+    done.more = True
+    return done
+
+
+def _kept_from(keep_days: float) -> datetime:
+    """Return the time before which nothing is kept. Raises: Invalid."""
+    if not keep_days >= KEEP_MIN_DAYS:
+        raise Invalid(
+            f"HARNESS_KEEP_DAYS: must be at least {KEEP_MIN_DAYS:g} day, not {keep_days:g}", field="keep_days"
+        )
+    return datetime.now(UTC) - timedelta(days=keep_days)
 
 
 def _end_work(connection: Connection, tenant: int, *, actor: str, patience_s: float, say: Say) -> int:

@@ -5,12 +5,13 @@ Level-triggered: each round looks at what is so, not at what changed, so a misse
 
 from dataclasses import dataclass
 
+import psycopg
 from django.conf import settings
 
 from harness.engine import artifacts, schedules
 from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
-from harness.store import money, pauses, sessions, snapshot, transitions
+from harness.store import housekeeping, money, pauses, sessions, snapshot, transitions
 from harness.store.database import Connection
 from harness.telemetry import logs
 
@@ -65,8 +66,15 @@ def tidy(connection: Connection) -> None:
 
     Any number may run it.
     """
-    connection.execute("SELECT harness_make_event_days(%s)", (EVENT_DAYS_AHEAD,))
-    connection.execute("DELETE FROM idempotency WHERE expires_at < clock_timestamp()")
+    try:
+        with connection.transaction():
+            # A new day needs the trace to itself: who waits for that holds up all that write to it.
+            connection.execute(f"SET LOCAL lock_timeout = '{housekeeping.LOCK_TIMEOUT_BESIDE}'")
+            connection.execute("SELECT harness_make_event_days(%s)", (EVENT_DAYS_AHEAD,))
+    except psycopg.errors.LockNotAvailable:
+        log.info("event_days_later", days_ahead=EVENT_DAYS_AHEAD)
+    for _ in housekeeping.delete_expired_keys(connection):
+        pass
     connection.execute("DELETE FROM worker_session WHERE ended_at < clock_timestamp() - interval '1 day'")
     pauses.forget(connection)
     artifacts.tidy(connection)

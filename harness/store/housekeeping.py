@@ -20,6 +20,7 @@ from harness.store.database import CONNECT_TIMEOUT_S, Connection
 BATCH_ROWS = 2000
 STATEMENT_TIMEOUT = "10min"  # dropping a day of the trace copies what is kept of it
 LOCK_TIMEOUT = "5s"  # who waits for a lock on the trace holds up all that write to it
+LOCK_TIMEOUT_BESIDE = "100ms"  # so, of what runs by itself beside the work, nobody waits longer than this
 # What goes with a task, by task_id; the task's own row comes last. A table with a tenant_id is found by itself.
 OF_TASK = ("event", "attempt", "task_body", "task_term")
 _APART = {*OF_TASK, "task", "lease", "lease_member"}  # not by table: by task, or gone when the work is over
@@ -34,7 +35,7 @@ class Live:
 
 
 @contextmanager
-def as_owner(url: str, *, application_name: str) -> Iterator[Connection]:
+def as_owner(url: str, *, application_name: str, lock_timeout: str = LOCK_TIMEOUT) -> Iterator[Connection]:
     """Open a connection as the owner of the tables, with the patience that sets of rows need.
 
     No role may do all this: web and engine know nothing of people's logins, staff rewrites no history.
@@ -44,7 +45,7 @@ def as_owner(url: str, *, application_name: str) -> Iterator[Connection]:
         url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name=application_name
     ) as connection:
         connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
-        connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
+        connection.execute(f"SET lock_timeout = '{lock_timeout}'")
         yield connection
 
 
@@ -192,14 +193,16 @@ def lately_deleted(connection: Connection) -> list[int]:
     return [row[0] for row in cursor]
 
 
-def old_tasks(connection: Connection, *, before: datetime, after: int) -> tuple[list[int], int | None]:
+def old_tasks(
+    connection: Connection, *, before: datetime, after: int, limit: int = BATCH_ROWS
+) -> tuple[list[int], int | None]:
     """Look at the next tasks by id: which ended before a time, and after which id to look on (None: at the end)."""
     rows = connection.execute(
-        sql.load("housekeeping/old_tasks"), {"before": before, "after": after, "limit": BATCH_ROWS}
+        sql.load("housekeeping/old_tasks"), {"before": before, "after": after, "limit": limit}
     ).fetchall()
     old = [row[0] for row in rows if row[1]]
     # Ids are given out in the order of birth, nearly: a whole batch of young tasks means that none after it is old.
-    more = len(rows) == BATCH_ROWS and any(not row[2] for row in rows)
+    more = len(rows) == limit and any(not row[2] for row in rows)
     return old, rows[-1][0] if more else None
 
 
@@ -226,7 +229,10 @@ def delete_expired_keys(connection: Connection) -> Iterator[int]:
 
 
 def drop_event_days(connection: Connection, *, before: datetime) -> Iterator[str]:
-    """Drop the days of the trace that ended before a time, one each time it is asked; yields their names."""
+    """Drop the days of the trace that ended before a time, one each time it is asked; yields their names.
+
+    Raises: psycopg.errors.LockNotAvailable when writers of the trace didn't make way within the lock_timeout.
+    """
     while True:
         row = connection.execute("SELECT harness_drop_event_day(%s)", (before,)).fetchone()
         if row is None or row[0] is None:

@@ -7,8 +7,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from harness.engine.auditor import Alerts
 from harness.engine.dispatcher import Dispatcher
 from harness.engine.schedules import Firing
+from harness.engine.upkeep import Upkeep
 from harness.kinds import registry
 from harness.store.broker import Broker
 from harness.telemetry import logs
@@ -39,4 +41,13 @@ class Command(BaseCommand):
             topology=settings.HARNESS_TOPOLOGY,
             stop=stop,
             firing=Firing(body_max_bytes=settings.HARNESS_BODY_MAX_BYTES, ttl_s=settings.HARNESS_TTL_S),
+            upkeep=Upkeep(
+                audit_every_s=settings.HARNESS_AUDIT_EVERY_S,
+                repair=settings.HARNESS_AUDIT_REPAIR,
+                alerts=Alerts(
+                    transaction_s=settings.HARNESS_ALERT_TRANSACTION_S, dead_rows=settings.HARNESS_ALERT_DEAD_ROWS
+                ),
+                depths=Broker(settings.BROKER_URL).depths,  # a connection of its own: it is asked from another thread
+                keep_days=settings.HARNESS_KEEP_DAYS if settings.HARNESS_RETENTION else 0.0,
+            ),
         ).run()
