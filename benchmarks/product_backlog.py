@@ -8,18 +8,21 @@ import os
 import statistics
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.conf import settings
 
-from benchmarks import product_client, servers
+from benchmarks import machine, product_client, servers
 from benchmarks.product_client import open_connection
 from benchmarks.statistics_of_runs import quantile
 from harness.engine import dispatch, submit
+from harness.engine.auditor import BY_ID, Alerts, Auditor
 from harness.engine.submit import Door, TaskRequest
+from harness.engine.upkeep import AUDIT_BUDGET_S
 from harness.policy.admission import TenantFacts
-from harness.store import leader, sessions, transitions
+from harness.store import findings, leader, sessions, transitions
 from harness.store.database import Connection
 from harness.store.message import Message
 
@@ -27,6 +30,29 @@ KIND = "noop.sleep"  # unbundled: a tick looks at as many heads over 1,000 waiti
 POOL = "tool_read"
 CHUNK = 5000
 WARM_TICKS = 12  # PostgreSQL settles on a plan for a prepared statement after five executions
+
+FINISH_CHUNK = 50_000
+ROUNDS = 5
+_FINISHED = """
+WITH t AS (
+    INSERT INTO task (tenant_id, kind, version, pool, priority, state, ready, release_no, event_no, created_at,
+                      finished_at, first_claimed_at)
+    SELECT id, %(kind)s, 1, %(pool)s, 2, 'succeeded', false, 1, 3, now(), now(), now()
+    FROM (SELECT id FROM tenant WHERE name LIKE 'flow-%%' LIMIT 100) x CROSS JOIN generate_series(1, %(number)s / 100)
+    RETURNING id, tenant_id
+),
+b AS (
+    INSERT INTO task_body (task_id, tenant_id, input) SELECT id, tenant_id, '{"name": "backlog"}' FROM t
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor)
+    SELECT id, tenant_id, seq, now(), event, null, became, 'bench'
+    FROM t CROSS JOIN (VALUES (1, 'submit', 'queued'), (2, 'claim', 'running'), (3, 'succeed', 'succeeded'))
+        AS x(seq, event, became)
+)
+INSERT INTO attempt (task_id, tenant_id, release_no, started, ended, verdict, slot_s)
+SELECT id, tenant_id, 1, now(), now(), 'succeed', 0.1 FROM t
+"""
 
 reset = product_client.reset
 
@@ -64,6 +90,75 @@ def fill(tenants: int, tasks: int) -> dict[str, float]:
     return {"submitted": submitted, "took_s": time.monotonic() - began_s}
 
 
+def finish(tasks: int) -> dict[str, float]:
+    """Add so many finished tasks, each with body, attempt and three events, past the triggers; then vacuum."""
+    began_s = time.monotonic()
+    url = os.environ["DATABASE_URL"]
+    with servers.maintenance(url, servers.database_name(url)) as owner:
+        owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
+        for start in range(0, tasks, FINISH_CHUNK):
+            owner.execute(_FINISHED, {"number": min(FINISH_CHUNK, tasks - start), "kind": KIND, "pool": POOL})
+        owner.execute("ALTER TABLE task ENABLE TRIGGER USER")
+        for table in ("task", "task_body", "attempt", "event"):
+            owner.execute(f"VACUUM (ANALYZE) {table}")
+    return {"finished": tasks, "took_s": time.monotonic() - began_s}
+
+
+def audit() -> dict[str, dict[str, float]]:
+    """Look at everything once, by every look; return statements, milliseconds and buffers, and what a round takes."""
+    topology = settings.HARNESS_TOPOLOGY
+    looked: dict[str, dict[str, float]] = {}
+    with open_connection("engine") as connection:
+        backend = connection.info.backend_pid
+
+        def measure(look: str, step: Callable[[Any], Any]) -> None:
+            """Call `step` with what it returned, from None until it returns None again; after one warm call."""
+            step(None)
+            before, mark, began_cpu_s = _buffers(connection), None, machine.cpu_s({backend})
+            times_ms: list[float] = []
+            while not times_ms or mark is not None:
+                began_s = time.perf_counter()
+                mark = step(mark)
+                times_ms.append(1000 * (time.perf_counter() - began_s))
+            looked[look] = {
+                "statements": len(times_ms),
+                "ms": round(sum(times_ms), 1),
+                "most_ms": round(max(times_ms), 1),
+                "cpu_ms": round(1000 * (machine.cpu_s({backend}) - began_cpu_s)),
+                "buffers": _buffers(connection) - before,
+            }
+
+        for look in sorted(BY_ID):
+            measure(look, lambda mark, look=look: findings.by_id(connection, look, after=mark or 0).following)  # type: ignore[misc]
+        measure("flows", lambda mark: _other(findings.missing_flows(connection, key=mark).following, mark))
+        measure("caps", lambda mark: _over(findings.over_caps(connection, topology)))
+        measure("charges", lambda mark: _over(findings.charges(connection, bundle_most=100)))
+        measure("usage", lambda mark: _over(findings.usage(connection)))
+        measure("transactions", lambda mark: _over(findings.transactions(connection)))
+        measure("dead_rows", lambda mark: _over(findings.dead_rows(connection, least=50_000)))
+        auditor = Auditor(topology=topology, alerts=Alerts())
+        times_ms: list[float] = []
+        for _ in range(ROUNDS):
+            began_s = time.perf_counter()
+            suspected = auditor.look(connection, now_s=0.0, budget_s=AUDIT_BUDGET_S)
+            times_ms.append(1000 * (time.perf_counter() - began_s))
+        looked["a round"] = {
+            "statements": round(sum(cost.statements for cost in auditor.costs.values()) / ROUNDS),
+            "ms": round(statistics.median(times_ms), 1),
+            "most_ms": round(max(times_ms), 1),
+            "suspected": suspected,
+        }
+    return looked
+
+
+def _other(following: Any, mark: Any) -> Any:
+    return None if following == mark else following
+
+
+def _over(looked: object) -> None:
+    """Say that a look takes one call."""
+
+
 def ticks(number: int) -> dict[str, float]:
     """Run `number` ticks for their time and as many again for their buffers; return medians and the 95th percentile."""
     with open_connection("engine") as connection, _slots(connection) as slots:
@@ -71,7 +166,12 @@ def ticks(number: int) -> dict[str, float]:
         assert epoch is not None
         memory = dispatch.begin(connection)
         times_ms, buffers, released = [], [], []
+        cpu_s = 0.0
         for turn in range(WARM_TICKS + 2 * number):
+            if turn == WARM_TICKS:
+                cpu_s = -_used(connection)
+            elif turn == WARM_TICKS + number:
+                cpu_s += _used(connection)
             leader.renew(connection, epoch)
             counting = turn >= WARM_TICKS + number
             published: list[Message] = []
@@ -89,6 +189,7 @@ def ticks(number: int) -> dict[str, float]:
     return {
         "tick_ms": round(statistics.median(times_ms), 2),
         "tick_p95_ms": round(quantile(times_ms, 0.95), 2),
+        "tick_cpu_ms": round(1000 * cpu_s / number, 2),  # here and in the server; with what takes it back
         "buffers": statistics.median(buffers),
         "released": statistics.median(released),
         "slots": slots,
@@ -114,6 +215,11 @@ def _slots(connection: Connection) -> Iterator[int]:
     )
     yield slots
     sessions.end(connection, session)
+
+
+def _used(connection: Connection) -> float:
+    """Return the CPU-seconds of this process and of the connection's server process (none, where it runs elsewhere)."""
+    return time.process_time() + machine.cpu_s({connection.info.backend_pid})
 
 
 def _buffers(connection: Connection) -> int:

@@ -1,5 +1,7 @@
 """backlog: what a tick of the dispatcher costs with 1k, 100k and 1M tasks waiting, and with 10,000 active tenants.
 
+And beside 1M tasks that are finished, with 100k waiting: what a tick costs, and a whole audit.
+
 The flows are the same 100 at every size, so only the length of the line differs. Buffers are PostgreSQL's own count of
 blocks touched (hit or read), which a noisy neighbour can't change; times are medians.
 """
@@ -13,6 +15,8 @@ from benchmarks.bench import Bench
 FLOWS = 100
 SIZES = {"1k": 1000, "100k": 100_000, "1m": 1_000_000}
 QUICK_SIZES = {"1k": 1000, "1m": 10_000}  # the keys stay those of the full form; `waiting` says what stood in line
+AUDITED, AUDITED_QUICK = 100_000, 1000  # waiting, while the others are over
+FINISHED, FINISHED_QUICK = 1_000_000, 5000
 TENANTS, QUICK_TENANTS = 10_000, 300
 TICKS, QUICK_TICKS = 60, 20
 
@@ -33,22 +37,40 @@ def run(bench: Bench) -> dict[str, Any]:
             filled = stage.drive("fill", tenants=FLOWS, tasks=size)
             bench.say(f"{size} waiting: {filled['submitted']} submitted in {filled['took_s']:.1f} s")
             lines[name] = _ticks(bench, stage, waiting=size, flows=FLOWS)
+        # What is over must cost a tick nothing; then the audit, with all of it there.
+        stage.drive("reset")
+        stage.drive("fill", tenants=FLOWS, tasks=AUDITED_QUICK if bench.quick else AUDITED)
+        lines["0_finished"] = _ticks(bench, stage, waiting=AUDITED_QUICK if bench.quick else AUDITED, flows=FLOWS)
+        finished = stage.drive("finish", tasks=FINISHED_QUICK if bench.quick else FINISHED)
+        bench.say(f"{finished['finished']} finished tasks in {finished['took_s']:.1f} s")
+        lines["1m_finished"] = _ticks(bench, stage, waiting=AUDITED_QUICK if bench.quick else AUDITED, flows=FLOWS)
+        audit: dict[str, dict[str, float]] = stage.drive("audit")
         stage.drive("reset")
         stage.drive("fill", tenants=tenants, tasks=2 * tenants)
         lines["10000_tenants"] = _ticks(bench, stage, waiting=2 * tenants, flows=tenants)
     bench.table(
         "One tick of the dispatcher",
-        ["line", "waiting", "flows", "median ms", "p95 ms", "buffers", "released", "idle before"],
+        ["line", "waiting", "flows", "median ms", "p95 ms", "CPU ms", "buffers", "released", "idle before"],
         [
             [
                 name,
                 *(f"{line[key]:,}" for key in ("waiting", "flows")),
-                *(line[key] for key in ("tick_ms", "tick_p95_ms", "buffers", "released", "idle_before")),
+                *(line[key] for key in ("tick_ms", "tick_p95_ms", "tick_cpu_ms", "buffers", "released", "idle_before")),
             ]
             for name, line in lines.items()
         ],
     )
+    bench.table(
+        "One whole audit",
+        ["look", "statements", "ms", "most ms of one", "cpu ms", "buffers"],
+        [
+            [look, *(cost.get(key, "-") for key in ("statements", "ms", "most_ms", "cpu_ms", "buffers"))]
+            for look, cost in audit.items()
+        ],
+    )
     return {
+        "buffers_1m_finished_vs_0": round(lines["1m_finished"]["buffers"] / lines["0_finished"]["buffers"], 3),
+        "audit": audit,
         "buffers_1m_vs_1k": round(lines["1m"]["buffers"] / lines["1k"]["buffers"], 3),
         "tick_ms_1m_vs_1k": round(lines["1m"]["tick_ms"] / lines["1k"]["tick_ms"], 2),
         **{f"tick_ms_{name}": line["tick_ms"] for name, line in lines.items()},
