@@ -117,8 +117,7 @@ class Life:
             connections=connections,
             application_name=self._name,
             pid=os.getpid(),
-            # A child born late must not trust the session for longer than its parent does.
-            trusted_since_s=self._shared.beat_s,
+            beat_s=lambda: self._shared.beat_s,
             time_limit_error=SoftTimeLimitExceeded,
         )
         current.serve(functools.partial(run_lease, process))
@@ -138,8 +137,6 @@ class Life:
                 self.leave(1, "session_lost")
             if alive:
                 self._shared.beat_s = started_s
-                if self._process is not None:
-                    self._process.fence.beat_started(started_s)
             if not self._fence_is_open():
                 self.leave(1, "fence_closed")
             wait_s = max(0.0, sessions.BEAT_EVERY_S - (boottime_s() - started_s)) if alive else BEAT_AGAIN_S
@@ -188,7 +185,6 @@ class Life:
         assert process is not None
         while True:
             time.sleep(WATCH_S)
-            process.fence.beat_started(self._shared.beat_s)
             if watch.zombies(process)[0]:
                 process.fence.close()  # a call that its task left is past the task's time limit: end it with the child
             if self._shared.order == STOP or not process.fence.is_open():
