@@ -86,9 +86,11 @@ def end(connection: Connection, session: uuid.UUID) -> None:
 
 def end_dead(connection: Connection) -> list[tuple[uuid.UUID, str]]:
     """End the sessions that have not beaten for DEAD_AFTER_S. Returns (session, host) of each."""
+    # Not one that somebody has locked: that may be its own beat, and if it isn't, the others must not wait for it.
     cursor = connection.execute(
-        "UPDATE worker_session SET ended_at = clock_timestamp() WHERE ended_at IS NULL "
-        "AND beat_at < clock_timestamp() - make_interval(secs => %s) RETURNING uuid, host",
+        "UPDATE worker_session w SET ended_at = clock_timestamp() FROM (SELECT uuid FROM worker_session "
+        "WHERE ended_at IS NULL AND beat_at < clock_timestamp() - make_interval(secs => %s) "
+        "FOR UPDATE SKIP LOCKED) silent WHERE w.uuid = silent.uuid RETURNING w.uuid, w.host",
         (DEAD_AFTER_S,),
     )
     return [(row[0], row[1]) for row in cursor]
@@ -124,6 +126,12 @@ def lock_wished(connection: Connection, session: uuid.UUID, lease: int, pid: int
         (lease, session, pid),
     ).fetchone()
     return row is not None
+
+
+def hold(connection: Connection, session: uuid.UUID, *, lease: int, token: int, task: int, release_no: int) -> bool:
+    """Keep a task this session's until the caller's transaction ends. False: it was taken back."""
+    parameters = {"session": session, "lease": lease, "token": token, "task": task, "release_no": release_no}
+    return connection.execute(sql.load("leases/hold"), parameters).fetchone() is not None
 
 
 def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, Literal["cancel", "pause"]]:
