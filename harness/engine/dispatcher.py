@@ -31,6 +31,7 @@ IDLE_IN_TRANSACTION_S = 2.0  # a stopped leader must not hold the epoch's lock f
 STANDBY_S = 0.5
 RECONNECT_S = 1.0
 TIDY_EVERY_S = 3600.0
+TIDY_AGAIN_S = 60.0  # after one that failed
 
 log = logs.get(__name__)
 
@@ -151,16 +152,24 @@ class Dispatcher:
 
     def _sweep(self, epoch: int, over: threading.Event) -> None:
         bell = Doorbell()
-        tidied_s: float | None = None
+        tidy_due_s = 0.0
+        wait_s = sweep.EVERY_S
         while not over.is_set():
             try:
                 with self._open("dispatcher-sweep") as connection:
-                    while not over.wait(sweep.EVERY_S):
-                        if sweep.sweep(connection, epoch=epoch, firing=self._firing).woke:
+                    connection.execute(f"SET lock_timeout = {int(sweep.LOCK_WAIT_S * 1000)}")
+                    while not over.wait(wait_s):
+                        if not leader.holds(connection, epoch):
+                            return  # the leading thread is about to find out, too
+                        swept = sweep.sweep(connection, epoch=epoch, firing=self._firing)
+                        wait_s = 0.0 if swept.more else sweep.EVERY_S
+                        if swept.woke:
                             bell.ring(connection)
-                        if tidied_s is None or time.monotonic() - tidied_s >= TIDY_EVERY_S:
+                        if time.monotonic() >= tidy_due_s:
+                            # Making a partition waits for every reader of the trace, and everybody else behind it.
+                            tidy_due_s = time.monotonic() + TIDY_AGAIN_S
                             sweep.tidy(connection)
-                            tidied_s = time.monotonic()
+                            tidy_due_s = time.monotonic() + TIDY_EVERY_S
             except psycopg.Error as error:
                 log.warning("sweep_failed", error=str(error).strip())
                 over.wait(RECONNECT_S)

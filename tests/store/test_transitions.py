@@ -362,3 +362,31 @@ def test_the_budget_of_connections_is_counted_over_all_sessions(stage: Stage) ->
     with pytest.raises(Refused, match=r"12 > 10.*resources\.toml"):
         register(6)
     register(4)
+
+
+@pytest.mark.parametrize("how", ["lost", "settled from outside"])
+def test_a_transaction_of_a_task_that_was_taken_from_its_worker_does_not_hold(stage: Stage, how: str) -> None:
+    session = stage.add_session()
+    (task,) = stage.submit()
+    (message,) = stage.tick()
+    (claimed,) = stage.claim(message, session)
+    mine = {"lease": message.lease, "token": message.token, "task": task, "release_no": claimed.release_no}
+    with stage.open() as worker, worker.transaction():
+        assert sessions.hold(worker, session, **mine)
+        stage.forget_beats(session)
+        sessions.end_dead(stage.connection)
+        assert transitions.lose(stage.connection, max_attempts={}, retry_delay_s=0, actor="sweep") == []
+    if how == "lost":
+        transitions.lose(stage.connection, max_attempts={}, retry_delay_s=0, actor="sweep")
+    else:
+        late = Outcome(task=task, release_no=claimed.release_no, event=Event.FAIL, slot_s=1.0, delay_s=1.0, spends=1)
+        transitions.settle(
+            stage.connection,
+            [late],
+            lease=message.lease,
+            token=message.token,
+            session=session,
+            actor="worker",
+            keep_lease=True,
+        )
+    assert not sessions.hold(stage.connection, session, **mine)
