@@ -249,19 +249,44 @@ def test_a_loss_charges_a_single_release_and_nobody_of_a_bundle(stage: Stage) ->
     assert stage.one("SELECT max(n) FROM lease") == 1
 
 
-def test_a_loss_in_quarantine_buries_the_task(stage: Stage) -> None:
+def lose_worker(stage: Stage, queue: str) -> uuid.UUID:
+    """Release the one task to this queue, claim it, and lose the whole worker."""
+    session = stage.add_session()
+    (message,) = stage.tick()
+    assert message.queue == queue
+    stage.claim(message, session)
+    stage.forget_beats(session)
+    sessions.end_dead(stage.connection)
+    transitions.lose(stage.connection, max_attempts={}, retry_delay_s=0, actor="sweep")
+    return session
+
+
+def test_the_loss_of_its_process_in_quarantine_buries_a_task(stage: Stage) -> None:
     (task,) = stage.submit("noop.fault", input='{"fail": "exit"}')
-    for expected in ("queued", "queued", "failed_terminal"):
-        session = stage.add_session()
-        (message,) = stage.tick()
-        assert message.queue == ("quarantine.p2" if expected == "failed_terminal" else "tool_read.p2")
-        stage.claim(message, session)
-        stage.forget_beats(session)
-        sessions.end_dead(stage.connection)
-        transitions.lose(stage.connection, max_attempts={}, retry_delay_s=0, actor="sweep")
-        assert stage.state(task) == expected
+    for _ in range(2):
+        lose_worker(stage, "tool_read.p2")
+    session = stage.add_session()
+    (message,) = stage.tick()
+    assert message.queue == "quarantine.p2"
+    stage.claim(message, session, pid=101)
+    transitions.lose(
+        stage.connection, session=session, dead_pids=[101], max_attempts={}, retry_delay_s=0, actor="worker"
+    )
     assert stage.events(task)[-1] == "bury"
     assert stage.one("SELECT error ->> 'class' FROM task_body WHERE task_id = %s", task) == "lost"
+    assert "quarantine" in stage.one("SELECT error ->> 'message' FROM task_body WHERE task_id = %s", task)
+
+
+def test_the_loss_of_the_whole_quarantine_worker_buries_only_the_second_time(stage: Stage) -> None:
+    (task,) = stage.submit("noop.fault", input='{"fail": "exit"}')
+    for queue, state in (
+        *[("tool_read.p2", "queued")] * 2,
+        ("quarantine.p2", "queued"),
+        ("quarantine.p2", "failed_terminal"),
+    ):
+        lose_worker(stage, queue)
+        assert stage.state(task) == state
+    assert stage.row(task)["lost_starts"] == 4
 
 
 def test_a_dead_childs_task_is_taken_back_and_a_live_ones_is_not(stage: Stage) -> None:
