@@ -50,6 +50,7 @@ class Gate(bootsteps.StartStopStep):
             database_url=settings.DATABASE_URL,
             hostname=socket.gethostname(),
             drain_s=_seconds("HARNESS_DRAIN_S", DRAIN_S),
+            zombie_max_age_s=_seconds("HARNESS_ZOMBIE_MAX_AGE_S", ZOMBIE_MAX_AGE_S),
         )
         _register(self.life, [f"{kind.name}@{kind.version}" for kind in kinds])
         worker.harness_life = self.life
