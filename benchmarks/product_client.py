@@ -4,6 +4,7 @@ Runs in a process of its own. HARNESS_BENCH_KIND names the kind; HARNESS_BENCH_L
 the schema is migrated once a run and copied for each measurement.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from harness.engine import operate, submit  # noqa: E402
 from harness.engine.submit import Door, TaskRequest  # noqa: E402
 from harness.kinds import registry  # noqa: E402
 from harness.policy.admission import TenantFacts  # noqa: E402
+from harness.policy.errors import Conflict  # noqa: E402
 from harness.store import keys  # noqa: E402
 from harness.store.database import Connection, Role, connect  # noqa: E402
 
@@ -136,8 +138,9 @@ def cancel_waiting(tags: Sequence[str]) -> dict[str, list[int]]:
             (list(tags),),
         ).fetchall()
         for task, tag, i in rows:
-            if operate.cancel(connection, task, tenant=None, actor="bench").outcome == "cancelled":
-                done[tag].append(i)
+            with contextlib.suppress(Conflict):  # it has ended meanwhile
+                if operate.cancel(connection, task, tenant=None, actor="bench").outcome == "cancelled":
+                    done[tag].append(i)
     return done
 
 
@@ -148,6 +151,28 @@ def age_sessions(by_s: float) -> dict[str, int]:
             "UPDATE worker_session SET beat_at = beat_at - make_interval(secs => %s) WHERE ended_at IS NULL", (by_s,)
         )
     return {"sessions": aged.rowcount}
+
+
+def age_sessions_of(pids: Sequence[int], by_s: float) -> dict[str, int]:
+    """The same for the sessions of these processes alone."""
+    with open_connection("engine") as connection:
+        aged = connection.execute(
+            "UPDATE worker_session SET beat_at = beat_at - make_interval(secs => %s) "
+            "WHERE ended_at IS NULL AND pid = ANY(%s)",
+            (by_s, list(pids)),
+        )
+    return {"sessions": aged.rowcount}
+
+
+def spent() -> dict[str, int]:
+    """Return what all tasks together have paid: attempts, lost starts; and how often one was handed back."""
+    with open_connection("engine") as connection:
+        row = connection.execute(
+            "SELECT (SELECT sum(attempts_used) FROM task), (SELECT sum(lost_starts) FROM task), "
+            "(SELECT count(*) FROM attempt WHERE verdict = 'interrupt')"
+        ).fetchone()
+    assert row is not None
+    return dict(zip(("attempts_spent", "starts_lost", "interrupted"), map(int, row), strict=True))
 
 
 def bulk(n: int, calls: int) -> dict[str, Any]:

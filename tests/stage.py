@@ -102,7 +102,7 @@ class Stage:
             connections=2,
             application_name="test-process",
             pid=os.getpid(),
-            trusted_since_s=boottime_s(),
+            beat_s=boottime_s,
         )
         try:
             yield process

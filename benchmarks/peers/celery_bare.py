@@ -1,4 +1,7 @@
-"""Celery on Redis, results ignored: what Celery costs by itself. Early ack, default prefetch."""
+"""Celery on Redis, results ignored: what Celery costs by itself. Early ack, default prefetch.
+
+HARNESS_BENCH_ACKS_LATE: late ack and reject_on_worker_lost, which is what Celery offers against a dying worker.
+"""
 
 import os
 
@@ -9,6 +12,8 @@ from benchmarks.submission import Item, Submitter
 
 app = Celery("bench", broker=os.environ["BROKER_URL"])
 app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+if os.environ.get("HARNESS_BENCH_ACKS_LATE"):
+    app.conf.update(task_acks_late=True, task_reject_on_worker_lost=True)
 run = app.task(name="bench.run")(effects.body)
 
 

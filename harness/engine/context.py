@@ -11,8 +11,9 @@ from harness.engine.artifacts import RunArtifacts
 from harness.engine.calls import LEAVE_AFTER_S, Call, is_left
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
-from harness.engine.process import DRAIN, ProcessState, Running
+from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
 from harness.kinds.errors import Cancelled
+from harness.store import sessions
 from harness.store.database import Connection
 from harness.store.transitions import ClaimedTask
 
@@ -54,7 +55,7 @@ class RunContext:
     @property
     def documents(self) -> TenantDocuments:
         """The tenant's searchable documents."""
-        return TenantDocuments(self._process, self._task.tenant)
+        return TenantDocuments(self._process, self._task.tenant, self._hold)
 
     def cancelled(self) -> bool:
         """Whether the task should end: a wish, a drain, a time-out, or a lost lease."""
@@ -143,7 +144,27 @@ class RunContext:
 
     @contextmanager
     def db(self) -> Iterator[Connection]:
-        """A connection in a transaction, from the process's pool. Raises: LeaseLost; Cancelled in a call left."""
+        """A connection in a transaction, from the process's pool.
+
+        Raises: LeaseLost, also at its end (undone); Cancelled in a call left.
+        """
         self._check()
         with self._process.db.connection() as connection, connection.transaction():
             yield connection
+            self._hold(connection)
+
+    def _hold(self, connection: Connection) -> None:
+        """Let a transaction commit only while the task is this worker's. Raises: LeaseLost.
+
+        The fence alone isn't enough here: a process that was stopped inside a transaction commits it when it goes on.
+        """
+        self._process.fence.check()
+        if not sessions.hold(
+            connection,
+            self._process.session,
+            lease=self._running.lease,
+            token=self._running.token,
+            task=self._task.id,
+            release_no=self._task.release_no,
+        ):
+            raise LeaseLost("the task was taken back while its transaction was open")

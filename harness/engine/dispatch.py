@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from harness.engine import ramps
 from harness.kinds import registry
-from harness.policy.dispatch import BUNDLE_MAX, Facts, FlowFacts, Head, Pick, plan
+from harness.policy.dispatch import BUNDLE_MAX, LOST_STARTS_QUARANTINE, Facts, FlowFacts, Head, Pick, plan
 from harness.policy.errors import Unavailable
 from harness.policy.money import Standing
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 from harness.store import money, snapshot, transitions
 from harness.store.database import Connection
 from harness.store.message import Message
-from harness.store.snapshot import Blocked, FlowKey, FlowRow, InFlight, InUse, Scopes
+from harness.store.snapshot import NOBODY_LOST_SO_MANY, Blocked, FlowKey, FlowRow, InFlight, InUse, Scopes
 from harness.store.transitions import NewLease
 from harness.telemetry import logs
 
@@ -219,6 +219,7 @@ def _blocked(pool: str, room: _Room, scopes: Scopes, beyond: Collection[int]) ->
         runs=frozenset(runs),
         signatures=frozenset(full),
         pairs=frozenset(pairs),
+        lost_below=NOBODY_LOST_SO_MANY if room.free.get(QUARANTINE, 0) > 0 else LOST_STARTS_QUARANTINE,
     )
 
 

@@ -155,11 +155,17 @@ class Dispatcher:
 
     def _sweep(self, epoch: int, over: threading.Event) -> None:
         bell = Doorbell()
+        wait_s = sweep.EVERY_S
         while not over.is_set():
             try:
                 with self._open("dispatcher-sweep") as connection:
-                    while not over.wait(sweep.EVERY_S):
-                        if sweep.sweep(connection, epoch=epoch, firing=self._firing).woke:
+                    connection.execute(f"SET lock_timeout = {int(sweep.LOCK_WAIT_S * 1000)}")
+                    while not over.wait(wait_s):
+                        if not leader.holds(connection, epoch):
+                            return  # the leading thread is about to find out, too
+                        swept = sweep.sweep(connection, epoch=epoch, firing=self._firing)
+                        wait_s = 0.0 if swept.more else sweep.EVERY_S
+                        if swept.woke:
                             bell.ring(connection)
             except psycopg.Error as error:
                 log.warning("sweep_failed", error=str(error).strip())

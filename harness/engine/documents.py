@@ -1,6 +1,6 @@
 """`ctx.documents`: the task's tenant's documents, fenced. Implements `kinds.documents.Documents`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -17,11 +17,13 @@ from harness.store.database import Connection, borrowed
 class TenantDocuments:
     """The documents of one tenant, through one executing process."""
 
-    __slots__ = ("_process", "_tenant")
+    __slots__ = ("_hold", "_process", "_tenant")
 
-    def __init__(self, process: ProcessState, tenant: int) -> None:
+    def __init__(self, process: ProcessState, tenant: int, hold: Callable[[Connection], None]) -> None:
+        """`hold` is called before each commit; it raises when the task is no longer this worker's."""
         self._process = process
         self._tenant = tenant
+        self._hold = hold
 
     def open_file(self, path: str) -> BinaryIO:
         """Open a file below an allowed folder. Raises: Outside, Permanent."""
@@ -30,7 +32,9 @@ class TenantDocuments:
     def put(self, document: NewDocument, chunks: Sequence[Chunk]) -> str:
         """Keep a document, replacing the same content or source. Raises: Transient, LeaseLost."""
         with self._connection() as connection, connection.transaction():
-            return documents.put(connection, self._tenant, document, chunks)
+            kept = documents.put(connection, self._tenant, document, chunks)
+            self._hold(connection)
+            return kept
 
     def search(self, query: str, limit: int, filters: Filters) -> Found:
         """Find chunks. Raises: Transient, LeaseLost."""

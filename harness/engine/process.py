@@ -8,7 +8,7 @@ last beat that committed, and once closed it stays closed.
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -47,15 +47,12 @@ DRAIN = "drain"
 
 
 class Fence:
-    """Open while the session is surely alive."""
+    """Open while the session is surely alive. `beat_s()`: when the last beat that committed was begun."""
 
-    def __init__(self, now_s: float) -> None:
-        self._beat_s = now_s
+    def __init__(self, beat_s: Callable[[], float]) -> None:
+        # Asked at each look, never copied by a thread of this process: a kind may keep the interpreter to itself.
+        self._beat_s = beat_s
         self._closed = False
-
-    def beat_started(self, boottime_s: float) -> None:
-        """Note when the last beat that committed was begun."""
-        self._beat_s = max(self._beat_s, boottime_s)
 
     def close(self) -> None:
         """Let no effect begin from here on."""
@@ -64,7 +61,7 @@ class Fence:
     def is_open(self, now_s: float | None = None) -> bool:
         """Whether effects may begin."""
         now_s = boottime_s() if now_s is None else now_s
-        if now_s - self._beat_s > FENCE_AFTER_S:
+        if now_s - self._beat_s() > FENCE_AFTER_S:
             self._closed = True
         return not self._closed
 
@@ -206,12 +203,13 @@ def open_process(
     connections: int,
     application_name: str,
     pid: int,
-    trusted_since_s: float,
+    beat_s: Callable[[], float],
     time_limit_error: type[BaseException] | None = None,
 ) -> ProcessState:
     """Open the state of an executing process with a bounded pool of `connections` to the database.
 
-    `trusted_since_s`: when the last beat that committed was begun, on CLOCK_BOOTTIME; the fence counts from there.
+    `beat_s()`: when the last beat of the session that committed was begun, on CLOCK_BOOTTIME; the fence counts from
+    there, so that a child born late doesn't trust the session for longer than its parent does.
     """
     db = open_pool(database_url, ENGINE, size=connections, application_name=application_name)
     return ProcessState(
@@ -219,6 +217,6 @@ def open_process(
         db=db,
         actor=f"worker {'+'.join(pools)}",
         pid=pid,
-        fence=Fence(trusted_since_s),
+        fence=Fence(beat_s),
         time_limit_error=time_limit_error,
     )

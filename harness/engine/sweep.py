@@ -1,8 +1,11 @@
 """The stage beside the line: what time does to tasks. A thread of the leading dispatcher, with its own connection.
 
 Level-triggered: each round looks at what is so, not at what changed, so a missed round or a crash loses nothing.
+A step that fails, or finds rows that somebody has locked, keeps no other step waiting and no other row; nothing here
+locks the leader's row, so a round that is stuck keeps nobody from releasing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
@@ -19,6 +22,10 @@ EVERY_S = 1.0
 UNCLAIMED_S = 10.0  # a released lease that no worker claimed in this time goes back in line
 ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
 EVENT_DAYS_AHEAD = 14
+LOCK_WAIT_S = 0.5  # for a lock that can't be passed over; the next round comes in a second
+LEASES_AT_ONCE = 200
+TASKS_AT_ONCE = 500
+CHARGES_AT_ONCE = 5000
 ACTOR = "sweep"
 
 log = logs.get(__name__)
@@ -34,31 +41,72 @@ class Swept:
     expired: int
     resumed: int
     scheduled: int
+    folded: int
 
     @property
     def woke(self) -> bool:
         """Whether something may be ready now that wasn't."""
         return bool(self.lost or self.unclaimed or self.due or self.resumed or self.scheduled)
 
+    @property
+    def more(self) -> bool:
+        """Whether a step did as much as it may at once, so that the next round should not wait."""
+        most = max(self.unclaimed, self.due, self.expired, self.resumed)
+        return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE or self.folded >= CHARGES_AT_ONCE
+
 
 def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
-    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, charges."""
-    for session, host in sessions.end_dead(connection):
+    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, charges.
+
+    Raises: psycopg.Error when the connection is gone.
+    """
+
+    def step(name: str, work: Callable[[], int]) -> int:
+        try:
+            return work()
+        except psycopg.OperationalError as error:  # a lock, a time limit, the server; never a mistake of ours
+            if connection.closed:
+                raise
+            log.warning("sweep_step_failed", step=name, error=str(error).strip())
+            return 0
+
+    step("end_dead", lambda: _end_dead(connection))
+    swept = Swept(
+        lost=step("lose", lambda: _lose(connection)),
+        unclaimed=step(
+            "hand_back_unclaimed",
+            lambda: transitions.hand_back_unclaimed(connection, older_than_s=UNCLAIMED_S, limit=TASKS_AT_ONCE),
+        ),
+        due=step("wake_due", lambda: transitions.wake_due(connection, actor=ACTOR, limit=TASKS_AT_ONCE)),
+        expired=step("expire_due", lambda: transitions.expire_due(connection, actor=ACTOR, limit=TASKS_AT_ONCE)),
+        resumed=step(
+            "resume_version", lambda: transitions.resume_version(connection, actor=ACTOR, limit=TASKS_AT_ONCE)
+        ),
+        scheduled=step("fire_due", lambda: schedules.fire_due(firing, connection)),
+        folded=step(
+            "fold_charges",
+            lambda: snapshot.fold_charges(connection, epoch=epoch, weight=ESTIMATE_WEIGHT, limit=CHARGES_AT_ONCE),
+        ),
+    )
+    unpriced_usd = settings.HARNESS_MODELS.unpriced_usd
+    step("count_spent", lambda: money.count(connection, epoch=epoch, unpriced_usd=unpriced_usd))
+    return swept
+
+
+def _end_dead(connection: Connection) -> int:
+    dead = sessions.end_dead(connection)
+    for session, host in dead:
         log.warning("session_dead", session=str(session), host=host)
-    lost = transitions.lose(connection, max_attempts=max_attempts(), retry_delay_s=1.0, actor=ACTOR)
+    return len(dead)
+
+
+def _lose(connection: Connection) -> int:
+    lost = transitions.lose(
+        connection, max_attempts=max_attempts(), retry_delay_s=1.0, actor=ACTOR, limit=LEASES_AT_ONCE
+    )
     for task, state, event in lost:
         log.warning("task_lost", task=task, event_fired=event, state=state)
-    swept = Swept(
-        lost=len(lost),
-        unclaimed=transitions.hand_back_unclaimed(connection, older_than_s=UNCLAIMED_S),
-        due=transitions.wake_due(connection, actor=ACTOR),
-        expired=transitions.expire_due(connection, actor=ACTOR),
-        resumed=transitions.resume_version(connection, actor=ACTOR),
-        scheduled=schedules.fire_due(firing, connection),
-    )
-    money.count(connection, epoch=epoch, unpriced_usd=settings.HARNESS_MODELS.unpriced_usd)
-    snapshot.fold_charges(connection, epoch=epoch, weight=ESTIMATE_WEIGHT)
-    return swept
+    return len(lost)
 
 
 def tidy(connection: Connection) -> None:

@@ -24,6 +24,7 @@ LOOK_S = 1.0  # between two looks at what is due
 AUDIT_BUDGET_S = 0.25  # of statements over large tables, in one round
 REST = 4.0  # after each window, so many times as long as it took: a fifth of one core at most, for some seconds
 TIDY_EVERY_S = 3600.0
+TIDY_AGAIN_S = 60.0  # after one that failed: making a partition waits for every reader of the trace
 RETAIN_EVERY_S = 3600.0
 RETAIN_MOST_S = 30.0  # of one round; what is left goes on after RETAIN_AGAIN_S
 RETAIN_AGAIN_S = 60.0
@@ -59,6 +60,7 @@ def run(
     while not over.is_set():
         try:
             with connect() as connection:
+                connection.execute(f"SET lock_timeout = {int(sweep.LOCK_WAIT_S * 1000)}")
                 while not over.wait(LOOK_S):
                     _round(upkeep, url, connection, auditor, due_s, over)
         except psycopg.Error as error:
@@ -76,9 +78,10 @@ def _round(
 ) -> None:
     now_s = time.monotonic()
     if now_s >= due_s["tidy"]:
-        due_s["tidy"] = now_s + TIDY_EVERY_S
+        due_s["tidy"] = now_s + TIDY_AGAIN_S
         sweep.tidy(connection)
         findings.forget(connection, older_than_days=max(30.0, upkeep.keep_days))
+        due_s["tidy"] = now_s + TIDY_EVERY_S
     if upkeep.audit_every_s > 0:
         if now_s >= due_s["audit"]:
             due_s["audit"] = now_s + upkeep.audit_every_s

@@ -10,7 +10,8 @@ D5  A head that isn't eligible blocks its own flow only, and the flow's reason i
 D6  A bundle is one slot: successive heads of one flow and one bundling kind, never P0, never a task marked single or
     one that lost a worker; the sum of estimates is at most BUNDLE_S, and no slot takes more than its even share of
     what is waiting.
-D7  A task that lost its worker LOST_STARTS_QUARANTINE times takes a slot of its pool and one of quarantine.
+D7  A task that lost its worker LOST_STARTS_QUARANTINE times takes a slot of its pool and one of quarantine. While
+    quarantine has none, such a head is passed over: it blocks nobody, not even its own flow.
 D8  A scope that comes back from a pause holds no more slots than its ramp gives (policy.ramp).
 
 Cost: O((flows + picks) log flows) for what the snapshot holds; it doesn't know the backlog.
@@ -140,6 +141,9 @@ def plan(facts: Facts) -> Plan:
         quarantine = head.lost_starts >= LOST_STARTS_QUARANTINE
         if quarantine and counters.quarantine_free <= 0:
             counters.held[flow.id] = "quarantine"
+            taken[flow.id] = start + 1
+            if start + 1 < len(flow.heads):
+                heapq.heappush(heap, (*fresh, flow))
             continue
         size = 1 if quarantine else _bundle_size(flow, start, facts, share, room)
         picks.append(

@@ -28,6 +28,11 @@ def renew(connection: Connection, epoch: int) -> bool:
     return row is not None
 
 
+def holds(connection: Connection, epoch: int) -> bool:
+    """Whether this epoch still leads, by a plain look that waits for nobody."""
+    return connection.execute("SELECT FROM leader WHERE id = 1 AND epoch = %s", (epoch,)).fetchone() is not None
+
+
 def set_sleeping(connection: Connection, epoch: int, sleeping: bool) -> None:
     """Ask for the doorbell, or say that it isn't needed."""
     connection.execute("UPDATE leader SET sleeping = %s WHERE id = 1 AND epoch = %s", (sleeping, epoch))

@@ -12,6 +12,7 @@ from harness.store.database import Connection
 
 BEAT_EVERY_S = 5.0
 DEAD_AFTER_S = 20.0  # four beats missed
+QUIET_S = 7.0  # a beat is overdue: perhaps it was killed
 FENCE_AFTER_S = 15.0  # a worker stops beginning effects this long before anyone may think it dead
 OTHER_CONNECTIONS = 20  # of the budget, kept for web, dispatchers, sweeps, beat and commands
 
@@ -29,7 +30,8 @@ def register(
 ) -> str:
     """Make the session of a worker process that will open `connections`. Returns the derivation, one line.
 
-    Raises: Refused with the derivation when all live sessions together would exceed the budget.
+    Raises: Refused with the derivation when all live sessions together would exceed the budget; its fact `soon` says
+    whether there will be room once those are given up that are silent now.
     """
     room = budget - OTHER_CONNECTIONS
     with connection.transaction():
@@ -45,9 +47,10 @@ def register(
                 "connections": connections,
                 "room": room,
                 "dead_after_s": DEAD_AFTER_S,
+                "quiet_s": QUIET_S,
             },
         ).fetchone()
-    others, made = row if row else (0, False)
+    others, made, silent = row if row else (0, False, 0)
     derivation = (
         f"database connections: budget {budget} - {OTHER_CONNECTIONS} kept for web, dispatchers and commands = {room}; "
         f"{others} in use by other workers, {connections} for this one"
@@ -58,6 +61,7 @@ def register(
             "[database] connections in resources.toml (and max_connections of the server). Workers that were killed "
             f"count until {DEAD_AFTER_S:.0f} s after their last heartbeat",
             field="database.connections",
+            soon=others - silent + connections <= room,
         )
     return derivation
 
@@ -86,9 +90,11 @@ def end(connection: Connection, session: uuid.UUID) -> None:
 
 def end_dead(connection: Connection) -> list[tuple[uuid.UUID, str]]:
     """End the sessions that have not beaten for DEAD_AFTER_S. Returns (session, host) of each."""
+    # Not one that somebody has locked: that may be its own beat, and if it isn't, the others must not wait for it.
     cursor = connection.execute(
-        "UPDATE worker_session SET ended_at = clock_timestamp() WHERE ended_at IS NULL "
-        "AND beat_at < clock_timestamp() - make_interval(secs => %s) RETURNING uuid, host",
+        "UPDATE worker_session w SET ended_at = clock_timestamp() FROM (SELECT uuid FROM worker_session "
+        "WHERE ended_at IS NULL AND beat_at < clock_timestamp() - make_interval(secs => %s) "
+        "FOR UPDATE SKIP LOCKED) silent WHERE w.uuid = silent.uuid RETURNING w.uuid, w.host",
         (DEAD_AFTER_S,),
     )
     return [(row[0], row[1]) for row in cursor]
@@ -124,6 +130,12 @@ def lock_wished(connection: Connection, session: uuid.UUID, lease: int, pid: int
         (lease, session, pid),
     ).fetchone()
     return row is not None
+
+
+def hold(connection: Connection, session: uuid.UUID, *, lease: int, token: int, task: int, release_no: int) -> bool:
+    """Keep a task this session's until the caller's transaction ends. False: it was taken back."""
+    parameters = {"session": session, "lease": lease, "token": token, "task": task, "release_no": release_no}
+    return connection.execute(sql.load("leases/hold"), parameters).fetchone() is not None
 
 
 def wishes(connection: Connection, tasks: Sequence[int]) -> dict[int, Literal["cancel", "pause"]]:

@@ -9,6 +9,7 @@ from harness.store import sql
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
 
+NOBODY_LOST_SO_MANY = 2**31 - 1
 FlowKey = tuple[str, int, int, int, str]  # pool, priority, tenant, run, signature
 
 
@@ -73,6 +74,7 @@ class Blocked:
     runs: frozenset[int] = frozenset()
     signatures: frozenset[str] = frozenset()
     pairs: frozenset[tuple[int, str]] = frozenset()
+    lost_below: int = NOBODY_LOST_SO_MANY  # tasks that have lost so many workers, or more
 
 
 START = (-1, 0.0, 0)  # before the first flow
@@ -139,6 +141,7 @@ def flows(
             "flows": limit,
             "heads": heads,
             "rows": rows,
+            "lost_below": blocked.lost_below,
         },
     )
     found: list[FlowRow] = []
@@ -174,7 +177,8 @@ def scan_flows(connection: Connection) -> int:
     return row[0] if row else 0
 
 
-def fold_charges(connection: Connection, *, epoch: int, weight: float) -> int:
-    """Fold charges into the estimates, once each. Returns how many there were."""
-    row = connection.execute(sql.load("snapshot/fold_charges"), {"epoch": epoch, "weight": weight}).fetchone()
+def fold_charges(connection: Connection, *, epoch: int, weight: float, limit: int = 5000) -> int:
+    """Fold charges into the estimates, once each, the oldest first. Returns how many it folded."""
+    parameters = {"epoch": epoch, "weight": weight, "limit": limit}
+    row = connection.execute(sql.load("snapshot/fold_charges"), parameters).fetchone()
     return row[0] if row else 0

@@ -17,6 +17,7 @@ from django.conf import settings
 from harness.kinds import registry
 from harness.policy.errors import HarnessError, Refused
 from harness.policy.settings import QUARANTINE
+from harness.store.sessions import DEAD_AFTER_S
 from harness.worker import option
 from harness.worker import profile as profiles
 from harness.worker.process import ZOMBIE_MAX_AGE_S, Life
@@ -50,6 +51,7 @@ class Gate(bootsteps.StartStopStep):
             database_url=settings.DATABASE_URL,
             hostname=socket.gethostname(),
             drain_s=_seconds("HARNESS_DRAIN_S", DRAIN_S),
+            zombie_max_age_s=_seconds("HARNESS_ZOMBIE_MAX_AGE_S", ZOMBIE_MAX_AGE_S),
         )
         _register(self.life, [f"{kind.name}@{kind.version}" for kind in kinds])
         worker.harness_life = self.life
@@ -141,12 +143,23 @@ def _kinds(profile: profiles.Profile) -> list[registry.Kind]:
 
 
 def _register(life: Life, kinds: list[str]) -> None:
-    """Enter the session; wait a while for a database that is just starting."""
+    """Enter the session; wait a while for a database that is just starting, and for killed workers to be given up.
+
+    When a whole host was killed, all its workers come back at once, and the dead ones count for 20 s still: one that
+    exited and was started again would only begin anew with its imports.
+    """
     give_up_s = time.monotonic() + DATABASE_WAIT_S
+    room_by_s: float | None = None
     while True:
         try:
             derivation = life.register(kinds, budget=settings.HARNESS_TOPOLOGY.database_connections)
         except Refused as error:
+            if room_by_s is None and error.facts["soon"]:
+                click.echo(f"waiting for killed workers to be given up: {error.message}")
+                room_by_s = time.monotonic() + DEAD_AFTER_S
+            if room_by_s is not None and time.monotonic() < room_by_s:
+                time.sleep(0.5)
+                continue
             raise option.NoRoom(f"{error.message} ({life.profile.derivation()})") from None
         except psycopg.OperationalError as error:
             if not settings.DATABASE_URL or time.monotonic() >= give_up_s or _is_final(error):

@@ -21,6 +21,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from harness.engine import watch
 from harness.engine.execute import run_lease
+from harness.engine.process import DRAIN as WHY_DRAIN
 from harness.engine.process import ProcessState, boottime_s, open_process
 from harness.store import pauses, sessions
 from harness.store.database import Connection, borrowed, connect
@@ -49,7 +50,15 @@ T = TypeVar("T")
 class Life:
     """One worker process with its session. With threads it executes tasks itself; with prefork its children do."""
 
-    def __init__(self, profile: Profile, *, database_url: str, hostname: str, drain_s: float) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        database_url: str,
+        hostname: str,
+        drain_s: float,
+        zombie_max_age_s: float = ZOMBIE_MAX_AGE_S,
+    ) -> None:
         self.profile = profile
         self.session = uuid.uuid4()
         self.paused: frozenset[str] = frozenset()
@@ -57,6 +66,7 @@ class Life:
         self._name = f"harness-{'+'.join(profile.slots)}"[:63]
         self._hostname = hostname
         self._drain_s = drain_s
+        self._zombie_max_age_s = zombie_max_age_s
         self._shared = Shared()
         self._process: ProcessState | None = None
         self._live_pids: Callable[[], set[int]] = set
@@ -104,10 +114,23 @@ class Life:
 
     def begin_child(self) -> None:
         """In a prefork child: execute under the parent's session, with one connection, fenced by its beat."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what ignores it, billiard leaves so
         if self.profile.is_system or self._shared.order == STOP:
             return
-        self._process = self._execute(1)
+        process = self._process = self._execute(1)
+
+        def run(lease: int, token: int) -> None:
+            signal.signal(signal.SIGTERM, self._child_told_to_end)
+            run_lease(process, lease, token)
+
+        current.serve(run)
         threading.Thread(target=self._child_loop, name="child_watch", daemon=True).start()
+
+    def _child_told_to_end(self, number: int, _: Any) -> None:
+        """Obey when the task was asked to stop. Else the parent says when: supervisors signal the whole group."""
+        running = list(self._process.running.values()) if self._process is not None else []
+        if any(one.stop not in (None, WHY_DRAIN) for one in running):
+            raise SystemExit(-number)
 
     def _execute(self, connections: int) -> ProcessState:
         process = open_process(
@@ -117,8 +140,7 @@ class Life:
             connections=connections,
             application_name=self._name,
             pid=os.getpid(),
-            # A child born late must not trust the session for longer than its parent does.
-            trusted_since_s=self._shared.beat_s,
+            beat_s=lambda: self._shared.beat_s,
             time_limit_error=SoftTimeLimitExceeded,
         )
         current.serve(functools.partial(run_lease, process))
@@ -138,8 +160,6 @@ class Life:
                 self.leave(1, "session_lost")
             if alive:
                 self._shared.beat_s = started_s
-                if self._process is not None:
-                    self._process.fence.beat_started(started_s)
             if not self._fence_is_open():
                 self.leave(1, "fence_closed")
             wait_s = max(0.0, sessions.BEAT_EVERY_S - (boottime_s() - started_s)) if alive else BEAT_AGAIN_S
@@ -171,7 +191,7 @@ class Life:
             self._unheld_due_s = time.monotonic() + UNHELD_EVERY_S
             self._ask("hand_back_unheld", lambda: self._watch.run(lambda c: watch.hand_back_unheld(process, c)))
         number, oldest_s = watch.zombies(process)
-        if number and (number >= ZOMBIE_MAX_RATIO * self.profile.concurrency or oldest_s > ZOMBIE_MAX_AGE_S):
+        if number and (number >= ZOMBIE_MAX_RATIO * self.profile.concurrency or oldest_s > self._zombie_max_age_s):
             self.leave(1, "threads_stuck", zombies=number, oldest_s=round(oldest_s, 1))
 
     def _end_deaf(self, connection: Connection) -> int:
@@ -188,7 +208,6 @@ class Life:
         assert process is not None
         while True:
             time.sleep(WATCH_S)
-            process.fence.beat_started(self._shared.beat_s)
             if watch.zombies(process)[0]:
                 process.fence.close()  # a call that its task left is past the task's time limit: end it with the child
             if self._shared.order == STOP or not process.fence.is_open():
@@ -256,9 +275,11 @@ class Life:
         self._shared.advance(STOP)
         process = self._process
         if process is not None:
+            process.draining = True  # a message that still comes goes back at once, not after 10 s
             process.fence.close()
-        if not self._ask("reach_database", lambda: self._watch.run(_answers)):
-            return  # the sweep takes everything back with the session
+        # First of all: what is handed back while this session counts would be released to it once more.
+        if not self._tell_drain():
+            return  # the database is away: the sweep takes everything back with the session
         if process is not None:
             self._ask("hand_back", lambda: self._watch.run(lambda c: watch.hand_back(process, c)))
         elif not self.profile.is_system:
@@ -295,10 +316,6 @@ def _with_own(process: ProcessState, question: Callable[[ProcessState, Connectio
     """Ask over a child's one connection. Raises: Unavailable when its task holds it for longer than a moment."""
     with borrowed(process.db, wait_s=OWN_CONNECTION_S) as connection:
         return question(process, connection)
-
-
-def _answers(connection: Connection) -> bool:
-    return connection.execute("SELECT true").fetchone() is not None
 
 
 def _exit(code: int) -> NoReturn:

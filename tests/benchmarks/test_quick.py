@@ -129,3 +129,14 @@ def test_no_document_is_lost_or_doubled_and_every_failure_is_named(quick: Quick)
     assert {"memory_growth_mb", "search_p95_ms", "emulator_calls_per_s"} <= report.keys()
     assert report["not_measured"] == {}
     assert report["admin_tasks"] > 0 and report["admin_list_ms"] > 0 and report["admin_task_ms"] > 0
+
+
+def test_what_ran_in_a_killed_worker_runs_again_and_a_rolling_restart_costs_nothing(quick: Quick) -> None:
+    report = quick("crash")
+    assert report["running_at_kill"] == report["recovered"] == 10
+    assert report["lost"] == 0
+    assert report["recovery_max_s"] > 0 and report["child_recovery_s"] > 0
+    restart = report["restart"]
+    assert restart["lost"] == restart["done_twice"] == restart["attempts_spent"] == restart["starts_lost"] == 0
+    assert restart["interrupted"] >= 2, "the work that outlasts every drain was handed back"
+    assert report["restart_gap_s"] == max(restart["gap_s"].values()) > 0

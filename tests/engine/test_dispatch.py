@@ -110,3 +110,18 @@ def test_when_the_broker_is_away_the_leases_go_back_at_once(stage: Stage) -> Non
     assert stage.one("SELECT count(*) FROM lease") == 0
     assert (stage.row(task)["ready"], stage.row(task)["attempts_used"]) == (True, 0)
     assert len(stage.tick()) == 1
+
+
+def test_tasks_that_wait_for_quarantine_keep_nobody_of_their_flow_waiting(stage: Stage) -> None:
+    session = stage.add_session({"tool_read": 2})
+    suspects = stage.submit("noop.sleep", n=5)
+    stage.connection.execute("UPDATE task SET lost_starts = 2 WHERE id = ANY(%s)", (suspects,))
+    (healthy,) = stage.submit("noop.sleep")
+    (message,) = stage.tick()
+    assert [task.id for task in stage.claim(message, session)] == [healthy]
+    assert stage.tick() == [], "no worker of quarantine: they wait, and their flow stays"
+
+    quarantine = stage.add_session({"quarantine": 1})
+    (message,) = stage.tick()
+    assert message.queue == "quarantine.p2"
+    assert [task.id for task in stage.claim(message, quarantine)] == suspects[:1]

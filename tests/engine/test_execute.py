@@ -267,11 +267,14 @@ def test_a_fenced_worker_begins_no_effect_and_settles_nothing(stage: Stage) -> N
 
 
 def test_the_fence_falls_fifteen_seconds_after_the_last_beat_began_and_stays_down() -> None:
-    fence = Fence(100.0)
+    beats = [100.0]
+    fence = Fence(lambda: beats[-1])
     fence.check(114.9)
+    beats.append(101.0)
+    fence.check(115.9)
     with pytest.raises(LeaseLost):
-        fence.check(115.1)
-    fence.beat_started(200.0)
+        fence.check(116.1)
+    beats.append(200.0)
     with pytest.raises(LeaseLost):
         fence.check(200.1)
 

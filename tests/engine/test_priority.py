@@ -145,9 +145,15 @@ def test_a_change_racing_with_a_release_ends_in_one_of_two_clean_ways(stage: Sta
             assert row["priority"] == 3 and len(messages) == 1
         else:
             assert answers == ["reprioritised"] and row["priority"] == 1
-        assert orphans(stage) == 0
         outcomes += answers
-        for message in messages or list(stage.tick()):
+        if not messages:
+            # The release passed over the locked task, and may have found its new flow empty before the change was
+            # committed: the leader looks again at what it deleted.
+            stage.memory.deleted = [(0.0, looked, key) for _, looked, key in stage.memory.deleted]
+            messages = list(stage.tick()) or list(stage.tick())
+        assert orphans(stage) == 0
+        assert len(messages) == 1
+        for message in messages:
             assert len(stage.claim(message, session)) == 1
             stage.connection.execute("DELETE FROM lease_member")
             stage.connection.execute("DELETE FROM lease")

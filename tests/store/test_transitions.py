@@ -249,21 +249,6 @@ def test_a_loss_charges_a_single_release_and_nobody_of_a_bundle(stage: Stage) ->
     assert stage.one("SELECT max(n) FROM lease") == 1
 
 
-def test_a_loss_in_quarantine_buries_the_task(stage: Stage) -> None:
-    (task,) = stage.submit("noop.fault", input='{"fail": "exit"}')
-    for expected in ("queued", "queued", "failed_terminal"):
-        session = stage.add_session()
-        (message,) = stage.tick()
-        assert message.queue == ("quarantine.p2" if expected == "failed_terminal" else "tool_read.p2")
-        stage.claim(message, session)
-        stage.forget_beats(session)
-        sessions.end_dead(stage.connection)
-        transitions.lose(stage.connection, max_attempts={}, retry_delay_s=0, actor="sweep")
-        assert stage.state(task) == expected
-    assert stage.events(task)[-1] == "bury"
-    assert stage.one("SELECT error ->> 'class' FROM task_body WHERE task_id = %s", task) == "lost"
-
-
 def test_a_dead_childs_task_is_taken_back_and_a_live_ones_is_not(stage: Stage) -> None:
     session = stage.add_session()
     dead, alive = stage.submit(n=2)

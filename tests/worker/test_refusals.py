@@ -65,3 +65,15 @@ def test_a_database_that_does_not_exist_is_named_at_once(floor: Floor) -> None:
     assert code == 69
     assert "DATABASE_URL" in text
     assert "does not exist" in text
+
+
+def test_a_worker_waits_for_the_room_of_those_that_were_killed_instead_of_beginning_anew(floor: Floor) -> None:
+    floor.db.execute(
+        "INSERT INTO worker_session (uuid, host, pid, pools, kinds, connections, beat_at) "
+        "VALUES (%s, 'here', 1, '{}', '{}', 58, clock_timestamp() - interval '14 s')",
+        (uuid.uuid4(),),
+    )
+    worker = floor.start("db")
+    assert worker.text.startswith("waiting for killed workers to be given up: ")
+    assert worker.text.count("waiting") == 1
+    assert floor.session(worker) is not None

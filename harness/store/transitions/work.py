@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.lifecycle import TABLE, Event
 from harness.store import sql
 from harness.store.database import Connection
@@ -131,6 +132,7 @@ def lose(
             "limit": limit,
             "max_attempts": json.dumps(dict(max_attempts)),
             "retry_delay_s": retry_delay_s,
+            "quarantined_at": LOST_STARTS_QUARANTINE,
             "actor": actor,
         },
     )

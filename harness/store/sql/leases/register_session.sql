@@ -1,8 +1,12 @@
 -- Make a worker session if the connections of all live sessions and its own stay within the budget.
--- The caller holds the advisory lock harness_sessions. Returns: connections of the others (always), whether it was made.
--- Needs: nothing (a scan). Parameters: session, host, pid, pools, kinds, connections, room, dead_after_s.
+-- The caller holds the advisory lock harness_sessions. Returns: connections of the others (always), whether it was made,
+-- connections of those among the others that have been silent for quiet_s.
+-- Needs: nothing (a scan). Parameters: session, host, pid, pools, kinds, connections, room, dead_after_s, quiet_s.
 WITH others AS (
-    SELECT coalesce(sum(connections), 0)::integer AS n FROM worker_session
+    SELECT coalesce(sum(connections), 0)::integer AS n,
+           coalesce(sum(connections) FILTER (
+               WHERE beat_at < clock_timestamp() - make_interval(secs => %(quiet_s)s)), 0)::integer AS silent
+    FROM worker_session
     WHERE ended_at IS NULL AND beat_at > clock_timestamp() - make_interval(secs => %(dead_after_s)s)
 ),
 i AS (
@@ -11,4 +15,4 @@ i AS (
     WHERE others.n + %(connections)s <= %(room)s
     RETURNING 1
 )
-SELECT others.n, EXISTS (SELECT FROM i) FROM others
+SELECT others.n, EXISTS (SELECT FROM i), others.silent FROM others

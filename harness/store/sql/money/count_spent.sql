@@ -1,9 +1,10 @@
 -- Count anew what tenants with a budget have spent in this UTC day and month: those that have attempts beyond the mark
 -- (the others' sums can't have changed), and those never counted.
+-- The leader's row isn't locked: a count that has to wait must not keep it from renewing its lead.
 -- Returns: tenants counted. Needs: attempt_spent, usage_day_once, budget_pkey. Locks: their budget rows.
 -- Parameters: epoch, unpriced_usd (for a million tokens without a price).
 WITH fence AS MATERIALIZED (
-    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE
+    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s
 ),
 today AS MATERIALIZED (
     SELECT statement_timestamp() AS at, date_trunc('day', statement_timestamp(), 'UTC') AS day,

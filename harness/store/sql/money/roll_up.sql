@@ -1,10 +1,11 @@
 -- Move the mark on: add attempts that ended before it, each once, to the days they belong to. Nothing happens until the
 -- mark is `step_s` behind; where there is none, it is made. An attempt may commit `margin_s` after the time it carries:
 -- longer than any statement.
+-- The leader's row isn't locked: a round that has to wait must not keep it from renewing its lead.
 -- Returns: rows of days touched. Needs: attempt_spent, usage_day_once. Locks: the mark (so rounds don't overlap), days.
 -- Parameters: step_s, margin_s, epoch.
 WITH fence AS MATERIALIZED (
-    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE
+    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s
 ),
 made AS (
     INSERT INTO usage_mark (id, until)

@@ -3,7 +3,8 @@
 -- flow that is empty): task id, kind, single, lost_starts.
 -- Needs: flow_in_order, task_head, tenant_pkey, run_pkey. Locks: nothing. Cost: flows looked at + heads, not the backlog.
 -- Parameters: pool; after (priority, rank, id of the last flow seen); priorities (not paused); tenants, runs (blocked);
--- signatures (blocked); blocked_pairs (tenant:signature); flows, heads (of each flow), rows (limits).
+-- signatures (blocked); blocked_pairs (tenant:signature); flows, heads (of each flow), rows (limits); lost_below (heads
+-- that have lost as many workers are passed over: they wait for a slot of quarantine).
 SELECT f.id, f.priority, f.tenant_id, f.run_id, f.signature, f.rank, tenant.cap, run.fanout_cap,
        h.id, h.kind, h.single, h.lost_starts
 FROM (
@@ -22,7 +23,7 @@ LEFT JOIN run ON run.id = f.run_id
 LEFT JOIN LATERAL (
     SELECT id, kind, single, lost_starts FROM task
     WHERE ready AND pool = f.pool AND priority = f.priority AND tenant_id = f.tenant_id AND run_id = f.run_id
-      AND signature = f.signature
+      AND signature = f.signature AND lost_starts < %(lost_below)s
     ORDER BY id LIMIT %(heads)s
 ) h ON true
 ORDER BY f.priority, f.rank, f.id, h.id LIMIT %(rows)s

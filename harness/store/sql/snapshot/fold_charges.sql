@@ -1,11 +1,16 @@
--- Fold what was used into the estimates, each charge once: deleted and added up in one statement, under the epoch.
--- Returns: how many charges. Needs: nothing on charge (few rows), estimate_pkey. Locks: leader (share), charges, estimates.
--- Parameters: epoch, weight (of one task in the moving mean).
+-- Fold what was used into the estimates, each charge once: deleted and added up in one statement, by the leader.
+-- The leader's row isn't locked: a fold that has to wait must not keep it from renewing its lead. Two at once are right
+-- too, each charge is deleted once.
+-- Returns: how many charges. Needs: charge_pkey, estimate_pkey. Locks: charges, estimates.
+-- Parameters: epoch, weight (of one task in the moving mean), limit.
 WITH fence AS MATERIALIZED (
-    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE
+    SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s
+),
+oldest AS MATERIALIZED (
+    SELECT id FROM charge WHERE EXISTS (SELECT FROM fence) ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ),
 gone AS (
-    DELETE FROM charge WHERE EXISTS (SELECT FROM fence) RETURNING kind, n, slot_s
+    DELETE FROM charge USING oldest WHERE charge.id = oldest.id RETURNING kind, n, slot_s
 ),
 used AS (
     SELECT kind, sum(n) AS n, sum(slot_s) / sum(n) AS mean_s FROM gone GROUP BY kind

@@ -1,5 +1,6 @@
 -- Tasks past their start_by that never began, or past their deadline and not running, fail as expired.
--- Released ones are left to the claim, which checks the same. Returns: task id.
+-- Released ones are left to the claim, which checks the same; a row that somebody has locked, to the next round.
+-- Returns: task id.
 -- Needs: task_start_by, task_deadline. Locks: tasks by id. Parameters: limit, actor.
 WITH due AS MATERIALIZED (
     (SELECT id FROM task WHERE ready AND start_by <= clock_timestamp() ORDER BY start_by LIMIT %(limit)s)
@@ -16,7 +17,7 @@ locked AS MATERIALIZED (
           -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again
           -- after a wait for its lock, so the lease itself can't be asked here.
           AND (ready OR not_before IS NOT NULL OR state IN ('paused', 'failed_retryable'))
-        FOR UPDATE) t
+        FOR UPDATE SKIP LOCKED) t
 ),
 t AS (
     UPDATE task SET state = 'failed_terminal', ready = false, holds = '{}', not_before = NULL, start_by = NULL,

@@ -1,37 +1,53 @@
 -- Take back the tasks of leases whose worker is gone (a session that ended, or a prefork child that died).
--- Singly released and lost: lost_starts + 1; a bundle charges nobody and comes back singly. A loss in quarantine buries.
+-- Singly released and lost: lost_starts + 1; a bundle charges nobody and comes back singly. A loss in quarantine buries:
+-- that of its process at once, that of the whole worker (which may have died of something else) the second time.
+-- A lease that somebody has locked, itself or a task of it, is for the next round: it must not hold up the others.
 -- A loss past the task's time limit is a time-out: it spends an attempt, and is buried when none is left.
 -- A wish turns the loss into abort or halt (its holds stand in it) and charges nobody: a child that doesn't obey a wish is
 -- ended by its parent. Zombie leases have no members: they just go.
 -- Returns: task id, state, event of each task taken back.
--- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, task_pkey. Locks: leases by id, then tasks by id.
+-- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, lease_member_pkey, task_pkey.
+-- Locks: leases by id, then tasks by id.
 -- Parameters: session (or null: all that ended), dead_pids (of that session), limit, max_attempts (jsonb: kind -> number),
--- retry_delay_s, actor.
+-- retry_delay_s, quarantined_at (lost starts that lead to quarantine), actor.
 WITH l AS MATERIALIZED (
     SELECT id, pool, via, tenant_id, run_id, kind, session, n, claimed_at, timeout_s FROM lease
     WHERE claimed_at IS NOT NULL AND (
         (%(session)s::uuid IS NULL AND EXISTS (
             SELECT FROM worker_session s WHERE s.uuid = lease.session AND s.ended_at IS NOT NULL))
         OR (session = %(session)s::uuid AND pid = ANY(%(dead_pids)s::integer[])))
-    ORDER BY id LIMIT %(limit)s FOR UPDATE
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ),
-m AS MATERIALIZED (
-    DELETE FROM lease_member USING l WHERE lease_member.lease_id = l.id
-    RETURNING lease_member.task_id, lease_member.release_no, lease_member.lease_id
+tried AS MATERIALIZED (
+    SELECT m.task_id, m.release_no, m.lease_id, t.id, t.want, t.kind, t.attempts_used, t.lost_starts
+    FROM (SELECT m.* FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m LEFT JOIN LATERAL (
+        SELECT id, want, kind, attempts_used, lost_starts FROM task
+        WHERE id = m.task_id AND release_no = m.release_no AND state = 'running' FOR UPDATE SKIP LOCKED) t ON true
+),
+busy AS MATERIALIZED (
+    SELECT array(SELECT lease_id FROM tried WHERE id IS NULL AND EXISTS (
+        SELECT FROM task WHERE task.id = tried.task_id AND task.release_no = tried.release_no AND state = 'running'))
+        AS leases
+),
+free AS MATERIALIZED (
+    SELECT l.* FROM l CROSS JOIN busy WHERE NOT l.id = ANY(busy.leases)
+),
+m AS (
+    DELETE FROM lease_member USING tried, free
+    WHERE lease_member.task_id = tried.task_id AND lease_member.lease_id = tried.lease_id AND tried.lease_id = free.id
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, t.want, l.via, l.session, l.n = 1 AS alone,
+    SELECT t.id, t.want, l.session, l.n = 1 AS alone,
+           l.via IS NOT NULL AND (%(session)s::uuid IS NOT NULL OR t.lost_starts >= %(quarantined_at)s + 1) AS guilty,
            extract(epoch FROM clock_timestamp() - l.claimed_at)::double precision AS slot_s,
            %(session)s::uuid IS NOT NULL AND clock_timestamp() >= l.claimed_at + make_interval(secs => l.timeout_s) AS overdue,
            coalesce((%(max_attempts)s::jsonb ->> t.kind)::integer, 4) <= t.attempts_used + 1 AS spent
-    FROM (SELECT * FROM m ORDER BY task_id) m JOIN l ON l.id = m.lease_id CROSS JOIN LATERAL (
-        SELECT id, want, kind, attempts_used FROM task
-        WHERE id = m.task_id AND release_no = m.release_no AND state = 'running' FOR UPDATE) t
+    FROM tried t JOIN free l ON l.id = t.lease_id WHERE t.id IS NOT NULL
 ),
 decided AS MATERIALIZED (
     SELECT locked.*,
         CASE WHEN overdue AND spent THEN 'bury'
-             WHEN via IS NOT NULL AND NOT overdue AND want IS NULL THEN 'bury'
+             WHEN guilty AND NOT overdue AND want IS NULL THEN 'bury'
              WHEN want = 'cancel' THEN 'abort' WHEN want IS NOT NULL THEN 'halt'
              WHEN overdue THEN 'fail' ELSE 'lose' END AS event
     FROM locked
@@ -56,6 +72,9 @@ t AS (
               task.event_no, task.release_no, task.lost_starts, decided.event, decided.session, decided.slot_s, decided.overdue,
               CASE WHEN decided.overdue THEN 'timeout' ELSE 'lost' END AS error_class,
               CASE WHEN decided.overdue THEN 'it ran past its time limit and its process was stopped'
+                   WHEN decided.event = 'bury'
+                   THEN 'its process died while it ran alone in quarantine, after ' || lost_starts - 1
+                        || ' workers that were lost with it: it is taken for the cause'
                    ELSE 'its worker died while it ran' END AS message
 ),
 e AS (
@@ -80,6 +99,6 @@ f AS (
     ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
 ),
 z AS (
-    DELETE FROM lease USING l WHERE lease.id = l.id
+    DELETE FROM lease USING free WHERE lease.id = free.id
 )
 SELECT id, state, event FROM t

@@ -1,5 +1,6 @@
 -- Commit a plan: leases with their members, the fence (release_no) of each task, and the flows' new ranks.
--- A task that is no longer ready is left out; a lease without members is not made. Nothing happens under another epoch.
+-- A task that is no longer ready, or whose row somebody has locked, is left out: one forgotten transaction must not keep
+-- everybody waiting. A lease without members is not made. Nothing happens under another epoch.
 -- Returns: lease id, token of each lease made.
 -- Needs: task_pkey. Locks: leader (share), then tasks by id; the lease rows are new.
 -- Parameters: epoch; leases (jsonb array of lease values, each with its token and its tasks); flows (served flow ids).
@@ -20,7 +21,7 @@ locked AS MATERIALIZED (
     SELECT t.id, t.tenant_id, t.release_no + 1 AS release_no, w.lease, w.ordinal
     FROM (SELECT * FROM want ORDER BY task) w CROSS JOIN LATERAL (
         -- not `ready`: that would invite a scan of the whole index task_head
-        SELECT id, tenant_id, release_no FROM task WHERE id = w.task AND ready::integer = 1 FOR UPDATE) t
+        SELECT id, tenant_id, release_no FROM task WHERE id = w.task AND ready::integer = 1 FOR UPDATE SKIP LOCKED) t
 ),
 u AS (
     UPDATE task SET ready = false, release_no = locked.release_no FROM locked WHERE task.id = locked.id

@@ -1,4 +1,5 @@
 -- Tasks held because no worker knew their kind and version go on when a live session lists it.
+-- A row that somebody has locked is for the next round.
 -- Returns: task id. Needs: task_held. Locks: tasks by id. Parameters: limit, actor.
 WITH known AS MATERIALIZED (
     SELECT DISTINCT unnest(kinds) AS kind FROM worker_session WHERE ended_at IS NULL AND NOT draining
@@ -7,7 +8,7 @@ locked AS MATERIALIZED (
     SELECT t.id FROM task t
     WHERE t.holds <> '{}' AND t.holds = ARRAY['version']
       AND t.kind || '@' || t.version IN (SELECT kind FROM known)
-    ORDER BY t.id LIMIT %(limit)s FOR UPDATE OF t
+    ORDER BY t.id LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
 ),
 t AS (
     UPDATE task SET state = 'queued', ready = true, holds = '{}', event_no = event_no + 1

@@ -1,5 +1,6 @@
 -- Tasks whose not_before has come: queued ones ripen, failed_retryable ones are requeued; both are ready with a flow.
 -- Paused ones only lose it: they are ready when they are resumed, and mustn't be looked at here again and again.
+-- A row that somebody has locked is for the next round.
 -- Returns: task id. Needs: task_not_before. Locks: tasks by id. Parameters: limit, actor.
 WITH due AS MATERIALIZED (
     SELECT id FROM task WHERE not_before <= clock_timestamp() ORDER BY not_before LIMIT %(limit)s
@@ -8,7 +9,7 @@ locked AS MATERIALIZED (
     SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
         SELECT id, state FROM task
         WHERE id = due.id AND coalesce(not_before <= clock_timestamp(), false) -- read again under the lock
-          AND state IN ('queued', 'failed_retryable', 'paused') FOR UPDATE) t
+          AND state IN ('queued', 'failed_retryable', 'paused') FOR UPDATE SKIP LOCKED) t
 ),
 t AS (
     UPDATE task SET state = 'queued', ready = true, not_before = NULL, event_no = event_no + 1

@@ -1,0 +1,1 @@
+"""One file: every kind writes the same lines."""

@@ -1,0 +1,100 @@
+"""Work whose every effect is a line `WHAT I NUMBER UNIX_S PID` in a file outside the system, one file a process.
+
+WHAT: `begun` before anything else, `effect` (through `ctx.call`, where there is a resource) and `ended` at the end.
+"""
+
+import os
+import signal
+import time
+from functools import partial
+
+from pydantic import BaseModel
+
+from harness.kinds import Context, kind
+
+FOLDER = "RECOVERY_EFFECTS"
+
+
+class Work(BaseModel):
+    """`i`: its number in the test. It leaves `effects` lines, `pause_s` (deaf) after each."""
+
+    i: int = 0
+    effects: int = 1
+    pause_s: float = 0.0
+
+
+class Killing(Work):
+    """It kills its process when `company` tasks have begun in it, and after `pause_s` in any case."""
+
+    company: int = 0
+
+
+def leave(what: str, i: int, number: int = 0) -> None:
+    """Append one line, in one write."""
+    path = os.path.join(os.environ[FOLDER], f"{os.getpid()}.effects")
+    with open(path, "ab", buffering=0) as file:
+        file.write(f"{what} {i} {number} {time.time():.6f} {os.getpid()}\n".encode())
+
+
+def _work(ctx: Context, payload: Work) -> None:
+    leave("begun", payload.i)
+    for number in range(payload.effects):
+        ctx.call("tool:http", partial(leave, "effect", payload.i, number))
+        time.sleep(payload.pause_s)
+    leave("ended", payload.i)
+
+
+@kind("recovery.thread", pool="tool_read", input=Work, resources={"tool:http": 1}, timeout_s=300)
+def in_a_thread(ctx: Context, payload: Work) -> None:
+    """Leave lines from a thread."""
+    _work(ctx, payload)
+
+
+@kind("recovery.child", pool="ingest", input=Work, resources={"tool:http": 1}, timeout_s=300)
+def in_a_child(ctx: Context, payload: Work) -> None:
+    """Leave lines from a prefork child."""
+    _work(ctx, payload)
+
+
+@kind("recovery.patient", pool="tool_read", input=Work, timeout_s=300)
+def patient(ctx: Context, payload: Work) -> None:
+    """Leave one line and end when asked to, so that a test ends soon."""
+    leave("begun", payload.i)
+    until_s = time.monotonic() + payload.pause_s
+    while time.monotonic() < until_s:
+        ctx.checkpoint()
+        time.sleep(0.05)
+    leave("ended", payload.i)
+
+
+@kind("recovery.killer", pool="tool_read", input=Killing, timeout_s=60)
+def killer(ctx: Context, payload: Killing) -> None:
+    """Take the whole process along."""
+    leave("begun", payload.i)
+    until_s = time.monotonic() + payload.pause_s
+    while time.monotonic() < until_s and _begun_here() < payload.company:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _begun_here() -> int:
+    with open(os.path.join(os.environ[FOLDER], f"{os.getpid()}.effects"), "rb") as file:
+        return sum(line.startswith(b"begun ") for line in file)
+
+
+@kind("recovery.stuck", pool="tool_read", input=Work, timeout_s=0.5, max_attempts=2)
+def stuck(ctx: Context, payload: Work) -> None:
+    """Sit in one call of C that no Python stops; past its time limit from the start."""
+    leave("begun", payload.i)
+    time.sleep(payload.pause_s)
+    leave("ended", payload.i)
+
+
+@kind("recovery.row", pool="tool_read", input=Work, timeout_s=300)
+def row(ctx: Context, payload: Work) -> None:
+    """Write a row in a transaction that stays open for `pause_s`."""
+    leave("begun", payload.i)
+    with ctx.db() as connection:
+        connection.execute("INSERT INTO recovery_row VALUES (%s, %s)", (payload.i, os.getpid()))
+        time.sleep(payload.pause_s)
+    leave("ended", payload.i)
