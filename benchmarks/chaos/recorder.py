@@ -156,6 +156,26 @@ def trace(connection: psycopg.Connection[Any]) -> tuple[TraceEvent, ...]:
     )
 
 
+def has_auditor(connection: psycopg.Connection[Any]) -> bool:
+    """Whether this version of Harness audits itself."""
+    return connection.execute("SELECT to_regclass('audit_finding')").fetchone() != (None,)
+
+
+def audit_faults(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return every fault that the auditor has written down, also those that it has repaired."""
+    rows = connection.execute("SELECT rule, subject, how FROM audit_finding WHERE level = 'fault' ORDER BY id")
+    return [f"{row[0]}: {row[1]} ({row[2] or 'open'})" for row in rows]
+
+
+def errors(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """Return how many attempts ended with an error, by kind, class, and the beginning of one message of each."""
+    rows = connection.execute(
+        "SELECT task.kind, error_class, min(left(message, 80)), count(*) FROM attempt JOIN task ON task.id = task_id "
+        "WHERE error_class IS NOT NULL GROUP BY 1, 2 ORDER BY 4 DESC"
+    )
+    return {f"{row[0]}, {row[1]}: {row[2]}": row[3] for row in rows}
+
+
 def run_caps(connection: psycopg.Connection[Any]) -> Mapping[int, int]:
     """Return the fan-out cap of each run that has one."""
     rows = connection.execute("SELECT id, fanout_cap FROM run WHERE fanout_cap IS NOT NULL")

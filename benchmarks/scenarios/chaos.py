@@ -7,6 +7,7 @@ The clients' answers, the receiver of effects and the provider emulator stand ou
 Every fault column of the report must be zero. Servers of its own only: they are killed.
 """
 
+import contextlib
 import json
 import sys
 import threading
@@ -49,14 +50,15 @@ PROVIDER_QUOTA = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a run came to. `audit`: findings of the product's own auditor; None: it couldn't be asked."""
+    """What a run came to. `audit`: faults found by the product's own auditor; None: this version has none."""
 
     history: History
     findings: Sequence[Finding]
     answers: dict[int, int]
     refused: Sequence[str]
     all_answered: bool
-    audit: int | None
+    audit: Sequence[str] | None
+    errors: dict[str, int]
 
 
 def run(bench: Bench) -> dict[str, Any]:
@@ -129,7 +131,8 @@ def play(bench: Bench, length_s: float) -> Outcome:
                 leases_left=recorder.leases_left(connection),
                 provider=_provider(provider_port, connection),
             )
-        audit = _audit(stage)
+            errors = recorder.errors(connection)
+            audit = _audit(stage, connection)
         if bench.history_path:
             cast.keep_logs(bench.history_path.with_suffix(".logs"))
     return Outcome(
@@ -139,6 +142,7 @@ def play(bench: Bench, length_s: float) -> Outcome:
         refused=clients.refused,
         all_answered=answered,
         audit=audit,
+        errors=errors,
     )
 
 
@@ -152,7 +156,8 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
     return {
         "tasks": len({one.task for one in history.accepted}),
         **columns,
-        "audit_findings": outcome.audit,
+        "audit_findings": None if outcome.audit is None else len(outcome.audit),
+        "audit_faults": list(outcome.audit or ())[:FINDINGS_SHOWN],
         "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
         "recovery_max_s": round(recovery_s[-1], 1) if recovery_s else None,
         "recovered": len(recovery_s),
@@ -164,6 +169,7 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "sabotage": dict(Counter(fault.role for fault in history.faults if fault.what == "sabotage")),
         "states": dict(Counter(row.state for row in history.tasks)),
         "events": dict(Counter(event.event for event in history.trace)),
+        "errors": outcome.errors,
         "executions": len(history.visits),
         "effects": len(history.effects),
         "effects_again": len(history.effects) - len({(effect.token, effect.n) for effect in history.effects}),
@@ -254,12 +260,13 @@ def _provider(port: int, connection: Any) -> Provider:
     )
 
 
-def _audit(stage: Stage) -> int | None:
-    """Ask the product's own auditor. None where this version has none."""
-    if not (CHECKOUT / "harness" / "ops" / "management" / "commands" / "audit.py").exists():
+def _audit(stage: Stage, connection: Any) -> Sequence[str] | None:
+    """Ask the product's own auditor, and what it has found during the run. None where this version has none."""
+    if not recorder.has_auditor(connection):
         return None
-    found = json.loads(stage.run([sys.executable, "manage.py", "audit", "--json"]))
-    return len(found["findings"])
+    with contextlib.suppress(Unavailable):  # it ends with 1 when it finds something; what it found is in its table
+        stage.run([sys.executable, "manage.py", "audit", "--json"])
+    return recorder.audit_faults(connection)
 
 
 def _kills(fault: Fault) -> bool:
