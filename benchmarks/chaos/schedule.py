@@ -191,14 +191,14 @@ def _work(
 
 def _verbs(dice: random.Random, one: Work, known: Collection[str]) -> tuple[tuple[str, float], ...]:
     """Choose what is done to a task: a cancel that it was made for; a redrive of what ended badly; or another verb."""
-    after_s = round(dice.uniform(0.0, 4.0), 2)
+    after_s = round(dice.uniform(0.0, 2.5), 2)
     later_s = round(after_s + dice.uniform(1.0, 8.0), 2)
     chosen: tuple[tuple[str, float], ...] = ()
     if one.cancelled:
         chosen = (("cancel", after_s), *((("redrive", later_s),) if dice.random() < 0.3 else ()))
     elif one.how == "permanent":
         chosen = (("redrive", later_s),) if dice.random() < 0.3 else ()
-    elif not (one.later or one.run or one.kind == "bench.brief") and dice.random() < 0.15:
+    elif not (one.later or one.run or one.kind == "bench.brief") and dice.random() < 0.25:
         chosen = dice.choice(
             ((("priority", after_s),), (("pause", after_s), ("resume", later_s)), (("requeue", after_s),))
         )
