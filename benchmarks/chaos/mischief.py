@@ -90,6 +90,7 @@ class Mischief:
             self.done.append(Fault(what="stop", role=plan.role, pid=pid, at_s=at_s, until_s=until_s))
 
         timer = threading.Timer(plan.for_s, go_on)
+        timer.daemon = True  # a run that breaks off ends its processes itself
         self._stopped[pid] = timer
         timer.start()
 
