@@ -14,11 +14,11 @@ from benchmarks.chaos import sabotage
 TENANTS = {"alpha": 8, "beta": 1000, "gamma": 3}  # caps: tasks in flight
 SHARES = {"alpha": 5, "beta": 4, "gamma": 1}  # of the work: what a small cap lets through must end within the run
 QUOTAS = {("beta", "tool_read"): 4}  # most in flight of a tenant in a pool
-FAULT_EVERY_S = 3.2
-ARRIVALS_PER_S = 2.0  # of single tasks, bursts and runs
+FAULT_EVERY_S = 4.2
+ARRIVALS_PER_S = 1.6  # of single tasks, bursts and runs
 QUIET_START_S = 8.0  # work is under way before the first fault
 STOP_S = (1.0, 26.0)  # how long a SIGSTOP lasts: shorter and longer than the fence (15 s) and a session's death (20 s)
-PAUSE_S = (2.0, 10.0)
+PAUSE_S = (2.0, 6.0)
 PAUSED = (("pool", "tool_write"), ("pool", "cpu"), ("priority", "p3"), ("pool_priority", "llm.p2"), ("tenant", "beta"))
 
 # What a fault hits, by the name of the program in the Procfile; "child": any prefork child.
@@ -138,7 +138,7 @@ def work(seed: int, length_s: float, *, verbs: Collection[str]) -> list[Work]:
                 _work(dice, at_s, len(found) + n, "bench.effect.tool_read", 0.5, tenant=one, run=run) for n in range(6)
             ]
         elif shape < 0.28:
-            found.append(_work(dice, at_s, len(found), dice.choice(_LONG), dice.uniform(4.0, 14.0)))
+            found.append(_work(dice, at_s, len(found), dice.choice(_LONG), dice.uniform(3.0, 9.0)))
         elif shape < 0.30:
             found.append(_work(dice, at_s, len(found), "bench.deaf", 12.0, how="deaf"))
         elif shape < 0.33:
@@ -154,8 +154,9 @@ def work(seed: int, length_s: float, *, verbs: Collection[str]) -> list[Work]:
 
 
 CHAT = "llm.chat"
-_SHORT = ("bench.effect.tool_write", "bench.effect.tool_read", "bench.effect.llm", "bench.effect.cpu")
-_LONG = ("bench.effect.tool_write", "bench.effect.llm", "bench.effect.cpu", "bench.effect.ingest")
+# As often as their pools have slots for: what waits long in line would hide how soon a task comes back after a kill.
+_SHORT = (*("bench.effect.tool_write", "bench.effect.tool_read", "bench.effect.llm") * 2, "bench.effect.cpu")
+_LONG = (*("bench.effect.tool_write", "bench.effect.llm") * 2, "bench.effect.cpu", "bench.effect.ingest")
 
 
 def _work(

@@ -69,28 +69,59 @@ def token(task: str) -> str:
     return f"harness-{task}"
 
 
-def recoveries(seen: View) -> list[float]:
-    """Return, for each task that was lost with a killed process, the seconds from the kill to its next claim.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """One task that was lost with a killed process: how long it took until it was given up, and claimed again.
 
-    What a process held is read from the last sample of leases before the kill.
+    `losses`: how often it had been lost by then; with two it waits for the one slot of the quarantine.
     """
+
+    role: str
+    task: str
+    kind: str
+    lost_s: float
+    claimed_s: float
+    losses: int
+
+
+def recoveries(seen: View) -> list[Recovery]:
+    """Return the tasks that killed processes took along, by the seconds from the kill to their next claim.
+
+    What a process held is read from the last sample of leases before the kill. A task that someone paused before that
+    claim isn't among them.
+    """
+    rows = {row.id: row for row in seen.history.tasks}
     found = []
     for fault in seen.history.faults:
         if fault.what != "kill" and not (fault.what == "sabotage" and fault.role.endswith(".exit")):
             continue
         before = [sample for sample in seen.history.samples if sample.at_s <= fault.at_s]
         for lease in before[-1].leases if before and fault.at_s - before[-1].at_s < 1.0 else ():
-            if lease.claimed and lease.pid in (fault.pid, *fault.family):
-                found += [at_s - fault.at_s for task in lease.tasks for at_s in _again(seen.traces[task], fault.at_s)]
-    return sorted(found)
+            if not lease.claimed or lease.pid not in (fault.pid, *fault.family):
+                continue
+            for task in lease.tasks:
+                trace = seen.traces[task]
+                given_up, again = _again(trace, fault.at_s)
+                if given_up and again:
+                    found.append(
+                        Recovery(
+                            role=fault.role,
+                            task=rows[task].task,
+                            kind=rows[task].kind,
+                            lost_s=round(given_up.at_s - fault.at_s, 2),
+                            claimed_s=round(again.at_s - fault.at_s, 2),
+                            losses=sum(event.event == Event.LOSE and event.at_s <= again.at_s for event in trace),
+                        )
+                    )
+    return sorted(found, key=lambda one: one.claimed_s)
 
 
-def _again(trace: Sequence[TraceEvent], killed_s: float) -> list[float]:
-    """Return when a task was claimed again, if the first thing after the kill was that it was given up."""
-    later = [event for event in trace if event.at_s > killed_s and event.event != "wish"]
-    if not later or later[0].event not in (Event.LOSE, Event.INTERRUPT):
-        return []
-    return [event.at_s for event in later if event.event == Event.CLAIM][:1]
+def _again(trace: Sequence[TraceEvent], killed_s: float) -> tuple[TraceEvent | None, TraceEvent | None]:
+    """Return how a task was given up after a kill, if that was the first thing, and its next claim if it followed."""
+    later = [event for event in trace if event.at_s > killed_s and event.event not in ("wish", Event.REPRIORITISE)]
+    if len(later) < 2 or later[0].event not in (Event.LOSE, Event.INTERRUPT) or later[1].event != Event.CLAIM:
+        return None, None
+    return later[0], later[1]
 
 
 def _spans(trace: Sequence[TraceEvent], ended_s: float) -> Iterator[Span]:

@@ -37,6 +37,7 @@ from benchmarks.kinds.effect.kind import VARIABLE
 from benchmarks.stage import CHECKOUT, Stage
 from benchmarks.statistics_of_runs import quantile
 from harness.ops.local.ports import LOOPBACK, free_port
+from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology, parse
 
@@ -45,6 +46,7 @@ QUIET_S = 240.0  # the patience with what was accepted: a quarantine's one slot 
 LEAK_S = 60.0
 ANSWERED_S = 60.0  # for the last clients to be answered once nothing is broken any more
 FINDINGS_SHOWN = 20
+SLOWEST_SHOWN = 10
 PROVIDER_QUOTA = 50
 
 
@@ -76,7 +78,7 @@ def run(bench: Bench) -> dict[str, Any]:
     bench.table("Kills", ["process", "times"], list(report["kills"].items()))
     for finding in outcome.findings[:FINDINGS_SHOWN]:
         bench.say(f"{finding.column}: {finding.subject} {finding.what}")
-    if report["failed"] and bench.history_path:
+    if bench.history_path:
         bench.history_path.write_text(json.dumps(outcome.history.as_json()) + "\n")
         bench.say(f"the history is in {bench.history_path}")
     return report
@@ -150,7 +152,9 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
     """Return the figures of a run, keyed as the issue names them, and `failed`."""
     counted = Counter(finding.column for finding in outcome.findings)
     history = outcome.history
-    recovery_s = recoveries(view(history))
+    recovered = recoveries(view(history))
+    recovery_s = [one.claimed_s for one in recovered if one.losses < LOST_STARTS_QUARANTINE]
+    quarantined_s = [one.claimed_s for one in recovered if one.losses >= LOST_STARTS_QUARANTINE]
     kills = Counter(_process(fault) for fault in history.faults if _kills(fault))
     columns = {column: counted[column] for column in COLUMNS}
     return {
@@ -159,8 +163,11 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "audit_findings": None if outcome.audit is None else len(outcome.audit),
         "audit_faults": list(outcome.audit or ())[:FINDINGS_SHOWN],
         "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
-        "recovery_max_s": round(recovery_s[-1], 1) if recovery_s else None,
+        "recovery_max_s": recovery_s[-1] if recovery_s else None,
         "recovered": len(recovery_s),
+        "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
+        "quarantined": len(quarantined_s),
+        "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
         "kills": dict(sorted(kills.items())),
         "kills_total": kills.total(),
         "stops": dict(Counter(_process(fault) for fault in history.faults if fault.what == "stop")),

@@ -140,7 +140,8 @@ def with_task(changed: TaskRow) -> tuple[TaskRow, ...]:
 
 def test_a_sound_history_has_nothing_wrong_and_says_how_long_the_recovery_took() -> None:
     assert check(SOUND) == []
-    assert recoveries(view(SOUND)) == [19.0]
+    (recovery,) = recoveries(view(SOUND))
+    assert (recovery.task, recovery.lost_s, recovery.claimed_s, recovery.losses) == (A, 17.5, 19.0, 1)
 
 
 def test_a_history_survives_being_written_and_read() -> None:
