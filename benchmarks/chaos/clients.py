@@ -46,7 +46,7 @@ class Clients:
             else:
                 for _ in range(2 if one.twice else 1):
                     self._later(one.at_s, self._submit, one)
-                self._plan_verbs(one)
+                self._plan_verb(one, 0)
         for number, nodes in self._runs.items():
             self._later(nodes[0].at_s, self._submit_run, number)
         self._threads = [threading.Thread(target=self._serve, name=f"client-{n}", daemon=True) for n in range(CLIENTS)]
@@ -73,9 +73,10 @@ class Clients:
             number = self._number
         self._jobs.put((at_s, number, lambda http: act(http, *arguments)))
 
-    def _plan_verbs(self, one: Work) -> None:
-        for verb, after_s in one.verbs:
-            self._later(one.at_s + after_s, self._verb, one, verb)
+    def _plan_verb(self, one: Work, number: int) -> None:
+        """Plan the next verb: in their order, each once the one before was answered (a pause before its resume)."""
+        if number < len(one.verbs):
+            self._later(one.at_s + one.verbs[number][1], self._verb, one, number)
 
     def _serve(self) -> None:
         with httpx.Client(base_url=self._url, timeout=20.0) as http:
@@ -137,13 +138,16 @@ class Clients:
         self._tasks[one.i] = task
         self.accepted.append(Accepted(i=one.i, task=task, tenant=one.tenant))
 
-    def _verb(self, http: httpx.Client, one: Work, verb: str) -> None:
+    def _verb(self, http: httpx.Client, one: Work, number: int) -> None:
         task = self._tasks.get(one.i, "")
         if task is None:
             return
+        verb = one.verbs[number][0]
         body = {"priority": 1 + one.i % 3} if verb == "priority" else {}
         if not task or self._send(http, one.tenant, f"/api/v1/tasks/{task}/{verb}", body, None) is None:
-            self._again(self._verb, one, verb)
+            self._again(self._verb, one, number)
+        else:
+            self._plan_verb(one, number + 1)
 
 
 def _node(one: Work) -> dict[str, Any]:
