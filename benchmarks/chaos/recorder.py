@@ -183,18 +183,20 @@ def run_caps(connection: psycopg.Connection[Any]) -> Mapping[int, int]:
 
 
 def pause(connection: psycopg.Connection[Any], scope: str, key: str) -> None:
-    """Pause a scope, as an operator does in the admin."""
+    """Pause a scope, as an operator's verb does."""
     connection.execute(
-        "INSERT INTO pause (scope, key, source, author, reason) VALUES (%s, %s, 'chaos', 'chaos', 'a test') "
-        "ON CONFLICT DO NOTHING",
+        "INSERT INTO pause (scope, key, source, author, reason) VALUES (%s, %s, 'operator', 'chaos', 'a test') "
+        "ON CONFLICT (scope, key, source) DO UPDATE SET resumed_at = NULL, created_at = clock_timestamp()",
         (scope, _key(connection, scope, key)),
     )
 
 
 def resume(connection: psycopg.Connection[Any], scope: str, key: str) -> None:
-    """Take the pause of a scope away."""
+    """Resume a scope, as an operator's verb does: its slots come back by the ramp."""
     connection.execute(
-        "DELETE FROM pause WHERE scope = %s AND key = %s AND source = 'chaos'", (scope, _key(connection, scope, key))
+        "UPDATE pause SET resumed_at = clock_timestamp(), resumed_by = 'chaos' WHERE scope = %s AND key = %s "
+        "AND source = 'operator' AND resumed_at IS NULL",
+        (scope, _key(connection, scope, key)),
     )
 
 
