@@ -21,7 +21,7 @@ from benchmarks.embedded import embedded
 from benchmarks.servers import Servers
 from harness.policy.errors import HarnessError, Invalid
 
-NAMES = ("throughput", "latency", "submit", "slots", "backlog", "prefetch", "ingest", "crash")
+NAMES = ("throughput", "latency", "submit", "slots", "backlog", "prefetch", "ingest", "crash", "chaos")
 PAIRS = 5  # below that a median of ratios says little
 
 
@@ -66,6 +66,8 @@ def open_servers() -> Iterator[Servers]:
     show_default=True,
     help="Seconds to wait for a quiet machine.",
 )
+@click.option("--minutes", type=click.FloatRange(min=0.2), help="chaos: how long faults go on (default 10; quick: 1).")
+@click.option("--seed", default=1, show_default=True, help="chaos: decides work and faults.")
 def main(
     name: str,
     quick: bool,
@@ -73,8 +75,10 @@ def main(
     pairs: int | None,
     only: str,
     patience: float,
+    minutes: float | None,
+    seed: int,
 ) -> None:
-    """Run one scenario, print its tables and write its JSON."""
+    """Run one scenario, print its tables and write its JSON. Exits with 1 when the scenario says that it failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and workers are stopped on the way out
     scenario = importlib.import_module(f"benchmarks.scenarios.{name}")
     began_s = time.monotonic()
@@ -92,6 +96,9 @@ def main(
                 pairs=pairs or (1 if quick else PAIRS),
                 only=frozenset(filter(None, only.split(","))),
                 patience_s=0.0 if quick else patience,
+                minutes=minutes,
+                seed=seed,
+                history_path=json_path.with_suffix(".history.json") if json_path else None,
             )
             report = scenario.run(bench)
     except HarnessError as error:
@@ -106,6 +113,8 @@ def main(
     }
     if json_path:
         json_path.write_text(json.dumps(report, indent=2) + "\n")
+    if report.get("failed"):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ from benchmarks.stage import Skipped, Stage
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """One run of one scenario. `pairs` = interleaved rounds; `only` = names of the arms wanted (empty: all)."""
+    """One run of one scenario. `pairs` = interleaved rounds; `only` = names of the arms wanted (empty: all).
+
+    For chaos: how long it lasts (None: as it likes), its seed, and where the history of a failed run goes.
+    """
 
     servers: Servers
     processes: ServerProcesses
@@ -26,6 +29,9 @@ class Bench:
     pairs: int
     only: frozenset[str] = frozenset()
     patience_s: float = 20.0
+    minutes: float | None = None
+    seed: int = 1
+    history_path: Path | None = None
 
     def stage(self, arm: Arm) -> Stage:
         """Return a stage for the arm, with its files under this run's folder."""

@@ -4,9 +4,12 @@ Beyond what the stack sets: the role may create databases (one for each arm), an
 nested statements tracked, for every arm alike, so that commits that carry NOTIFY can be counted.
 """
 
+import os
 import secrets
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +25,7 @@ from harness.ops.local.ports import PortTaken, free_port
 from harness.ops.local.postgres import ROLE, SUPERUSER, Postgres
 from harness.ops.local.valkey import Valkey
 
+CRASH_S = 5.0  # after that PostgreSQL kills what is left itself
 _PORT_TRIES = 5  # a port found free may be taken before the server binds it
 
 
@@ -52,16 +56,32 @@ def embedded() -> Iterator[Servers]:
             broker.stop()
             broker.start(urlsplit(broker_url).port or 0)
 
+        def restart_database(immediate: bool) -> None:
+            if immediate:
+                crash(database)
+            database.stop()
+            database.start(urlsplit(database_url).port or 0)
+
         yield Servers(
             database_url=database_url,
             broker_url=broker_url,
             restart_broker=restart_broker,
+            restart_database=restart_database,
         )
     finally:
         broker.stop()
         database.stop()
         shutil.rmtree(places.servers, ignore_errors=True)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def crash(database: Postgres) -> None:
+    """Send PostgreSQL what its own "immediate" shutdown is: it ends without a checkpoint, as in a crash."""
+    first_line = (database.data / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0]
+    os.kill(int(first_line), signal.SIGQUIT)
+    until_s = time.monotonic() + CRASH_S
+    while database.alive() and time.monotonic() < until_s:
+        time.sleep(0.01)
 
 
 def _start(server: _Server) -> str:

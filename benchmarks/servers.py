@@ -23,11 +23,15 @@ _MARK = "harness-benchmark"  # the key that says: this Redis database is ours to
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Servers:
-    """Addresses of both servers. `restart_broker` is there only where the broker was started for this run."""
+    """Addresses of both servers. What restarts them is there only where they were started for this run.
+
+    `restart_database(immediate)`: as after a crash (its memory is lost, it recovers), or with a fast shutdown.
+    """
 
     database_url: str
     broker_url: str
     restart_broker: Callable[[], None] | None = None
+    restart_database: Callable[[bool], None] | None = None
 
     def database(self, name: str) -> str:
         """Return the URL of another database of the same server."""

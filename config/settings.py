@@ -47,6 +47,8 @@ HARNESS_TASK_PACKAGES = _setting("HARNESS_TASK_PACKAGES", "tasks").split(",")
 HARNESS_BODY_MAX_BYTES = int(_setting("HARNESS_BODY_MAX_BYTES", str(256 * 1024)))  # a payload; a result
 # Seconds within which a task of P0, P1, P2, P3 must start unless it says itself; "none": no limit.
 HARNESS_TTL_S = parse_ttl_s(_setting("HARNESS_TTL_S", "300,3600,86400,604800"))
+# Hours for which an Idempotency-Key stands for what it made; then it is free.
+HARNESS_IDEMPOTENCY_HOURS = float(_setting("HARNESS_IDEMPOTENCY_HOURS", "24"))
 HARNESS_RUN_MAX_TASKS = 10_000
 HARNESS_RUN_MAX_BYTES = 32 * 1024 * 1024
 # Folders whose files may be ingested, separated as in PATH; "{tenant}" in one is the tenant's number, else every tenant

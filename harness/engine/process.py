@@ -169,6 +169,9 @@ class ProcessState:
 
     def _claim(self, leases: Sequence[tuple[int, int]]) -> list[list[ClaimedTask]]:
         """Claim (lease, token) pairs over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
+        if len({lease for lease, _ in leases}) < len(leases):
+            # A lease twice in one company: its message was doubled. One after the other, so that one alone gets it.
+            return [self._claim([pair])[0] for pair in leases]
         self.fence.check()
         with borrowed(self.db) as connection:
             taken = transitions.claim_many(connection, leases, session=self.session, pid=self.pid, actor=self.actor)

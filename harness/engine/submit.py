@@ -95,11 +95,13 @@ class Door:
     """What one process needs to take submissions; make one a process and share it between threads.
 
     `body_max_bytes`: of one payload as JSON. `ttl_s`: the default time to start, by priority; None: no limit.
+    `keep_keys_s`: how long an idempotency key stands for what it made.
     """
 
     body_max_bytes: int
     run_max_tasks: int = 10_000
     ttl_s: Sequence[float | None] = DEFAULT_TTL_S
+    keep_keys_s: float = idempotency.KEEP_S
     backlog: Backlog = field(default_factory=Backlog)
     doorbell: Doorbell = field(default_factory=Doorbell)
 
@@ -173,7 +175,9 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
     reserved = False
     try:
         with queries.as_tenant(connection, tenant.id):
-            existing = _existing(connection, tenant, checked, made=run_id or checked.tasks[0].public_id)
+            existing = _existing(
+                connection, tenant, checked, made=run_id or checked.tasks[0].public_id, keep_s=door.keep_keys_s
+            )
             if existing:
                 return existing
             standing = _standing(connection, tenant, checked)
@@ -271,7 +275,9 @@ def _check(
     )
 
 
-def _existing(connection: Connection, tenant: TenantFacts, checked: Checked, *, made: uuid.UUID) -> Accepted | None:
+def _existing(
+    connection: Connection, tenant: TenantFacts, checked: Checked, *, made: uuid.UUID, keep_s: float
+) -> Accepted | None:
     if checked.idempotency_key is None or checked.fingerprint is None:
         return None
     before = idempotency.claim(
@@ -281,6 +287,7 @@ def _existing(connection: Connection, tenant: TenantFacts, checked: Checked, *, 
         key=checked.idempotency_key,
         fingerprint=checked.fingerprint,
         made=made,
+        keep_s=keep_s,
     )
     if before is None:
         return None

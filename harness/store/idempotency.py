@@ -10,7 +10,7 @@ from typing import Any
 from harness.store import sql
 from harness.store.database import Connection
 
-KEEP_S = 24 * 3600.0
+KEEP_S = 24 * 3600.0  # unless the setting HARNESS_IDEMPOTENCY_HOURS says otherwise
 Fields = Mapping[str, str | list[str]]
 
 
@@ -65,9 +65,19 @@ def differing_field(old: Fields, new: Fields) -> str:
 
 
 def claim(
-    connection: Connection, *, tenant: int, route: str, key: str, fingerprint: Fingerprint, made: uuid.UUID
+    connection: Connection,
+    *,
+    tenant: int,
+    route: str,
+    key: str,
+    fingerprint: Fingerprint,
+    made: uuid.UUID,
+    keep_s: float = KEEP_S,
 ) -> Made | None:
-    """Take the key for `made` in the caller's transaction. Returns what it made before, if it did."""
+    """Take the key for `made`, for `keep_s` seconds, in the caller's transaction. Returns what it made before, if so.
+
+    A key whose task or run has been removed since is free.
+    """
     here: dict[str, Any] = {"tenant": tenant, "route": route, "key": key}
     while True:
         taken = connection.execute(
@@ -77,14 +87,17 @@ def claim(
                 "body_hash": fingerprint.body_hash,
                 "fields": json.dumps(fingerprint.fields),
                 "made": made,
-                "keep_s": KEEP_S,
+                "keep_s": keep_s,
             },
         ).fetchone()
         if taken:
             return None
         row = connection.execute(sql.load("submit/read_key"), here).fetchone()
-        if row:  # else it was tidied away between the two statements
+        if row is None:
+            continue  # it was tidied away between the two statements
+        if row[3]:
             return Made(row[0], Fingerprint(row[1], row[2]))
+        connection.execute(sql.load("submit/free_key"), here | {"made": row[0]})
 
 
 def _canonical(value: object) -> str:

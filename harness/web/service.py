@@ -25,6 +25,7 @@ from harness.store.keys import Caller
 T = TypeVar("T")
 
 CONNECTIONS = 6  # of those that store.sessions keeps for everything but workers
+KEY_HOURS_MAX = 24 * 365
 THREADS = 8  # more than connections: checking a payload needs none
 WAIT_S = 2.0  # for a connection; then 503
 ANSWER_S = 30.0  # a run of 10,000 tasks on a busy machine; a database that has gone silent ends no statement
@@ -35,11 +36,21 @@ SHUT_S = 1.0  # after such a wait, 503 at once unless a connection is free
 class Service:
     """The state of one web process. Make it with `service()`."""
 
-    def __init__(self, url: str, *, body_max_bytes: int, run_max_tasks: int, ttl_s: Sequence[float | None]) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        body_max_bytes: int,
+        run_max_tasks: int,
+        ttl_s: Sequence[float | None],
+        keep_keys_s: float,
+    ) -> None:
         self.pool: ConnectionPool[Connection] = open_pool(
             url, "web", size=CONNECTIONS, application_name="harness-web", wait_s=WAIT_S
         )
-        self.door = Door(body_max_bytes=body_max_bytes, run_max_tasks=run_max_tasks, ttl_s=ttl_s)
+        self.door = Door(
+            body_max_bytes=body_max_bytes, run_max_tasks=run_max_tasks, ttl_s=ttl_s, keep_keys_s=keep_keys_s
+        )
         self._shut_until_s = 0.0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web")
 
@@ -114,11 +125,18 @@ def service() -> Service:
                             field="HARNESS_TASK_PACKAGES",
                         ) from error
                 registry.check_against(settings.HARNESS_TOPOLOGY)
+                if not 0 < settings.HARNESS_IDEMPOTENCY_HOURS <= KEY_HOURS_MAX:
+                    raise Invalid(
+                        f"HARNESS_IDEMPOTENCY_HOURS is {settings.HARNESS_IDEMPOTENCY_HOURS:g}; it must be above 0 "
+                        f"and at most {KEY_HOURS_MAX:,}: for so long an Idempotency-Key stands for what it made",
+                        field="HARNESS_IDEMPOTENCY_HOURS",
+                    )
                 _service = Service(
                     settings.DATABASE_URL,
                     body_max_bytes=settings.HARNESS_BODY_MAX_BYTES,
                     run_max_tasks=settings.HARNESS_RUN_MAX_TASKS,
                     ttl_s=settings.HARNESS_TTL_S,
+                    keep_keys_s=3600.0 * settings.HARNESS_IDEMPOTENCY_HOURS,
                 )
     return _service
 

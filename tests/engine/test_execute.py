@@ -239,6 +239,17 @@ def test_nothing_is_handed_back_before_the_fence_is_closed(stage: Stage) -> None
     assert stage.row(task)["attempts_used"] == 0
 
 
+@pytest.mark.parametrize("forged_at", [0, 1])
+def test_a_doubled_message_runs_once_also_when_both_are_claimed_in_one_company(stage: Stage, forged_at: int) -> None:
+    session = stage.add_session()
+    stage.submit()
+    (message,) = stage.tick()
+    company = [(message.lease, message.token)] * 2
+    company.insert(forged_at, (message.lease, message.token + 1))
+    with stage.process(session) as process:
+        assert [len(tasks) for tasks in process._claim(company)] == [1 if n == 1 - forged_at else 0 for n in range(3)]
+
+
 def test_a_claim_whose_answer_was_lost_is_handed_back_without_spending_an_attempt(stage: Stage) -> None:
     import os
 

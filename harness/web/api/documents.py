@@ -10,7 +10,8 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "For 24 h the same key with the same body returns what it made; with another body: 409.",
+    "description": "For 24 h (HARNESS_IDEMPOTENCY_HOURS) the same key and body return what it made, as it is now; "
+    "with another body: 409, naming the field that differs. It belongs to one tenant and route: tasks, or runs.",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX_CHARS},
 }
 

@@ -1,0 +1,208 @@
+"""What a run of chaos left: accepted work, the trace, leases as sampled, and what the receiver outside of Harness saw.
+
+Frozen values, no I/O. Times are epoch seconds of one machine's clock. A history can be written as JSON and read again,
+so that what a run found can be looked at after it, and so that the checker's tests have one to plant faults in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accepted:
+    """One answer 202 or 200 that a client saw. `i`: the client's own number of this piece of work, one a key."""
+
+    i: int
+    task: str
+    tenant: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRow:
+    """A task as it stood at the end. `i`: the number in its payload; `effects`: how many it has if it succeeds."""
+
+    id: int
+    task: str
+    tenant: str
+    kind: str
+    pool: str
+    i: int
+    effects: int
+    state: str
+    event_no: int
+    holds: tuple[str, ...]
+    due_in_s: float | None
+    leased: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TraceEvent:
+    """One event of the trace. `id`: of the task."""
+
+    id: int
+    seq: int
+    at_s: float
+    event: str
+    source: str | None
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """One execution as the receiver saw it: a connection that its process held until `ended_s`.
+
+    `began_s` is the worker's own, taken right after a fence check. `number`: the how manieth of this
+    token. A kill -9 ends it at once, by the kernel; a SIGSTOP doesn't.
+    """
+
+    token: str
+    i: int
+    pool: str
+    pid: int
+    number: int
+    began_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """One effect: its token and number in the task; `sent_s` by the worker right after its fence check; `came_s`."""
+
+    token: str
+    i: int
+    n: int
+    pid: int
+    sent_s: float
+    came_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseSeen:
+    """One lease in a sample. `tasks`: ids of its members; none: a zombie."""
+
+    id: int
+    pool: str
+    via: str | None
+    tenant: str
+    run: int
+    signature: str
+    pid: int | None
+    claimed: bool
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """All leases at one moment, in one snapshot. `slots`: of the sessions that lived then or until shortly before."""
+
+    at_s: float
+    slots: Mapping[str, int]
+    leases: tuple[LeaseSeen, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A fault that was carried out. `role`: whom it hit; `until_s`: when a stopped process was let go on.
+
+    `family`: the processes below the one that was killed: prefork children outlive their parent, but not its session.
+    """
+
+    what: str
+    role: str
+    pid: int
+    at_s: float
+    until_s: float | None = None
+    family: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caps:
+    """What must never be exceeded: tasks in flight by tenant (`NAME`, `NAME/POOL`) and by run; needs of a resource."""
+
+    tenants: Mapping[str, int]
+    runs: Mapping[int, int]
+    resources: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provider:
+    """The provider emulator's own counters, and `attempts`: claims of tasks that call it; `succeeded` of those."""
+
+    calls: int
+    ends: int
+    in_flight: int
+    in_flight_max: int
+    answered: int
+    attempts: int
+    succeeded: int
+    quota: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """One run. `leases_left`: rows of lease and lease_member a minute after the last task had ended."""
+
+    ended_s: float
+    accepted: tuple[Accepted, ...]
+    tasks: tuple[TaskRow, ...]
+    trace: tuple[TraceEvent, ...]
+    visits: tuple[Visit, ...]
+    effects: tuple[Effect, ...]
+    samples: tuple[Sample, ...]
+    faults: tuple[Fault, ...]
+    caps: Caps
+    leases_left: int
+    provider: Provider | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        found = asdict(self)
+        found["caps"]["runs"] = [[run, cap] for run, cap in self.caps.runs.items()]
+        return found
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "History":
+        """Build it from what `as_json` returned."""
+        rows: dict[str, Any] = {
+            name: tuple(_build(kind, one) for one in values[name])
+            for name, kind in (
+                ("accepted", Accepted),
+                ("tasks", TaskRow),
+                ("trace", TraceEvent),
+                ("visits", Visit),
+                ("effects", Effect),
+                ("faults", Fault),
+            )
+        }
+        caps = dict(values["caps"]) | {"runs": {int(run): cap for run, cap in values["caps"]["runs"]}}
+        samples = tuple(
+            Sample(
+                at_s=one["at_s"],
+                slots=one["slots"],
+                leases=tuple(_build(LeaseSeen, lease) for lease in one["leases"]),
+            )
+            for one in values["samples"]
+        )
+        return cls(
+            ended_s=values["ended_s"],
+            samples=samples,
+            caps=Caps(**caps),
+            leases_left=values["leases_left"],
+            provider=Provider(**values["provider"]) if values["provider"] else None,
+            **rows,
+        )
+
+
+def _build(kind: Any, values: Mapping[str, Any]) -> Any:
+    found = {one.name: values[one.name] for one in fields(kind)}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that must not be. `column`: the figure that counts it."""
+
+    column: str
+    subject: str
+    what: str

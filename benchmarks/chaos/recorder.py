@@ -1,0 +1,207 @@
+"""Reads what a run leaves in the database: leases many times a second while it goes on, everything else at its end.
+
+Plain SQL as the tables' owner, on connections of its own; Harness's own queries aren't believed.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+import psycopg
+
+from benchmarks.chaos.history import LeaseSeen, Sample, TaskRow, TraceEvent
+
+EVERY_S = 0.15
+LINGER_S = 2.0  # the planner may have counted a session that ended while it planned
+_SAMPLE = """
+SELECT extract(epoch FROM clock_timestamp())::double precision,
+  (SELECT coalesce(jsonb_object_agg(key, n), '{}') FROM (
+     SELECT pool.key, sum(pool.value::integer) AS n
+     FROM worker_session s CROSS JOIN LATERAL jsonb_each_text(s.pools) AS pool(key, value)
+     WHERE coalesce(s.ended_at, 'infinity') > clock_timestamp() - make_interval(secs => %(linger_s)s)
+     GROUP BY pool.key) x),
+  (SELECT coalesce(jsonb_agg(jsonb_build_array(l.id, l.pool, l.via, tenant.name, l.run_id, l.signature, l.pid,
+     l.claimed_at IS NOT NULL, ARRAY(SELECT task_id FROM lease_member m WHERE m.lease_id = l.id))), '[]')
+   FROM lease l JOIN tenant ON tenant.id = l.tenant_id)
+"""
+_TASKS = """
+SELECT t.id, t.public_id::text, tenant.name, t.kind, t.pool, coalesce((b.input ->> 'i')::integer, -1),
+       coalesce((b.input ->> 'effects')::integer, 0), t.state, t.event_no, t.holds,
+       extract(epoch FROM t.not_before - clock_timestamp())::double precision,
+       EXISTS (SELECT FROM lease_member m WHERE m.task_id = t.id)
+FROM task t JOIN tenant ON tenant.id = t.tenant_id JOIN task_body b ON b.task_id = t.id ORDER BY t.id
+"""
+_TRACE = """
+SELECT task_id, seq, extract(epoch FROM at)::double precision, event, from_state, to_state FROM event
+ORDER BY task_id, seq
+"""
+
+
+class Sampler:
+    """Samples leases on a thread of its own while the block runs; a database that is away is waited for."""
+
+    def __init__(self, database_url: str) -> None:
+        self._url = database_url
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self.samples: list[Sample] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with psycopg.connect(self._url, autocommit=True, connect_timeout=5) as connection:
+                    while not self._stop.wait(EVERY_S):
+                        self.samples.append(sample(connection))
+            except psycopg.Error:
+                self._stop.wait(EVERY_S)
+
+
+def sample(connection: psycopg.Connection[Any]) -> Sample:
+    """Return all leases and the slots there are, in one snapshot."""
+    row = connection.execute(_SAMPLE, {"linger_s": LINGER_S}).fetchone()
+    assert row is not None
+    return Sample(at_s=row[0], slots=row[1], leases=tuple(_lease(*values) for values in row[2]))
+
+
+def _lease(
+    id: int,
+    pool: str,
+    via: str | None,
+    tenant: str,
+    run: int,
+    signature: str,
+    pid: int | None,
+    claimed: bool,
+    tasks: list[int],
+) -> LeaseSeen:
+    return LeaseSeen(
+        id=id,
+        pool=pool,
+        via=via,
+        tenant=tenant,
+        run=run,
+        signature=signature,
+        pid=pid,
+        claimed=claimed,
+        tasks=tuple(tasks),
+    )
+
+
+def connect(database_url: str, patience_s: float = 30.0) -> psycopg.Connection[Any]:
+    """Open a connection in autocommit; wait for a database that is just starting."""
+    until_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return psycopg.connect(database_url, autocommit=True, connect_timeout=5)
+        except psycopg.OperationalError:
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.2)
+
+
+def unfinished(connection: psycopg.Connection[Any]) -> int:
+    """Return how many tasks have not ended, apart from those that a hold keeps and those due in a year or later."""
+    return _count(
+        connection,
+        "SELECT count(*) FROM task WHERE finished_at IS NULL AND NOT (state = 'paused' AND holds <> '{}') "
+        "AND coalesce(not_before, now()) < now() + interval '1 year'",
+    )
+
+
+def leases_left(connection: psycopg.Connection[Any]) -> int:
+    """Return how many rows of lease and lease_member there are."""
+    return _count(connection, "SELECT (SELECT count(*) FROM lease) + (SELECT count(*) FROM lease_member)")
+
+
+def _count(connection: psycopg.Connection[Any], statement: str) -> int:
+    row = connection.execute(statement).fetchone()
+    return int(row[0]) if row else 0
+
+
+def tasks(connection: psycopg.Connection[Any]) -> tuple[TaskRow, ...]:
+    """Return every task as it stands."""
+    return tuple(
+        TaskRow(
+            id=row[0],
+            task=row[1],
+            tenant=row[2],
+            kind=row[3],
+            pool=row[4],
+            i=row[5],
+            effects=row[6],
+            state=row[7],
+            event_no=row[8],
+            holds=tuple(row[9]),
+            due_in_s=row[10],
+            leased=row[11],
+        )
+        for row in connection.execute(_TASKS)
+    )
+
+
+def trace(connection: psycopg.Connection[Any]) -> tuple[TraceEvent, ...]:
+    """Return the whole trace, by task and number."""
+    return tuple(
+        TraceEvent(id=row[0], seq=row[1], at_s=row[2], event=row[3], source=row[4], target=row[5])
+        for row in connection.execute(_TRACE)
+    )
+
+
+def has_auditor(connection: psycopg.Connection[Any]) -> bool:
+    """Whether this version of Harness audits itself."""
+    return connection.execute("SELECT to_regclass('audit_finding')").fetchone() != (None,)
+
+
+def audit_faults(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return every fault that the auditor has written down, also those that it has repaired."""
+    rows = connection.execute("SELECT rule, subject, how FROM audit_finding WHERE level = 'fault' ORDER BY id")
+    return [f"{row[0]}: {row[1]} ({row[2] or 'open'})" for row in rows]
+
+
+def errors(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """Return how many attempts ended with an error, by kind, class, and the beginning of one message of each."""
+    rows = connection.execute(
+        "SELECT task.kind, error_class, min(left(message, 80)), count(*) FROM attempt JOIN task ON task.id = task_id "
+        "WHERE error_class IS NOT NULL GROUP BY 1, 2 ORDER BY 4 DESC"
+    )
+    return {f"{row[0]}, {row[1]}: {row[2]}": row[3] for row in rows}
+
+
+def run_caps(connection: psycopg.Connection[Any]) -> Mapping[int, int]:
+    """Return the fan-out cap of each run that has one."""
+    rows = connection.execute("SELECT id, fanout_cap FROM run WHERE fanout_cap IS NOT NULL")
+    return {row[0]: row[1] for row in rows}
+
+
+def pause(connection: psycopg.Connection[Any], scope: str, key: str) -> None:
+    """Pause a scope, as an operator's verb does."""
+    connection.execute(
+        "INSERT INTO pause (scope, key, source, author, reason) VALUES (%s, %s, 'operator', 'chaos', 'a test') "
+        "ON CONFLICT (scope, key, source) DO UPDATE SET resumed_at = NULL, created_at = clock_timestamp()",
+        (scope, _key(connection, scope, key)),
+    )
+
+
+def resume(connection: psycopg.Connection[Any], scope: str, key: str) -> None:
+    """Resume a scope, as an operator's verb does: its slots come back by the ramp."""
+    connection.execute(
+        "UPDATE pause SET resumed_at = clock_timestamp(), resumed_by = 'chaos' WHERE scope = %s AND key = %s "
+        "AND source = 'operator' AND resumed_at IS NULL",
+        (scope, _key(connection, scope, key)),
+    )
+
+
+def _key(connection: psycopg.Connection[Any], scope: str, key: str) -> str:
+    if scope != "tenant":
+        return key
+    row = connection.execute("SELECT id FROM tenant WHERE name = %s", (key,)).fetchone()
+    return str(row[0]) if row else key

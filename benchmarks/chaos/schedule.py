@@ -1,0 +1,223 @@
+"""What happens when: the work that clients bring and the faults that hit it, both made from the seed alone.
+
+Faults are dealt from a deck that holds each kind as often as its weight, shuffled anew each time it is used up: so
+every kind of process is hit in every few minutes, in an order that the seed decides. No I/O, no clock.
+"""
+
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchmarks.chaos import sabotage
+
+TENANTS = {"alpha": 8, "beta": 1000, "gamma": 3}  # caps: tasks in flight
+SHARES = {"alpha": 5, "beta": 4, "gamma": 1}  # of the work: what a small cap lets through must end within the run
+QUOTAS = {("beta", "tool_read"): 4}  # most in flight of a tenant in a pool
+FAULT_EVERY_S = 4.2
+ARRIVALS_PER_S = 1.6  # of single tasks, bursts and runs
+QUIET_START_S = 8.0  # work is under way before the first fault
+STOP_S = (1.0, 26.0)  # how long a SIGSTOP lasts: shorter and longer than the fence (15 s) and a session's death (20 s)
+PAUSE_S = (2.0, 6.0)
+PAUSED = (("pool", "tool_write"), ("pool", "cpu"), ("priority", "p3"), ("pool_priority", "llm.p2"), ("tenant", "beta"))
+
+# What a fault hits, by the name of the program in the Procfile; "child": any prefork child.
+KILLED = {
+    "child": 5,
+    "worker_net": 2,
+    "worker_db": 2,
+    "worker_cpu": 2,
+    "worker_quarantine": 1,
+    "worker_system": 1,
+    "dispatcher": 3,
+    "beat": 2,
+    "web": 2,
+}
+STOPPED = {"child": 1, "worker_net": 1, "worker_db": 1, "worker_cpu": 1, "dispatcher": 2, "beat": 1, "web": 1}
+SERVERS = {"redis_flush": 1, "redis_restart": 1, "postgres_fast": 1, "postgres_immediate": 1}
+MESSAGES = {"duplicate": 1, "replay": 1, "delay": 2}
+
+What = Literal["kill", "stop", "server", "messages", "sabotage"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A fault to carry out. `role`: whom it hits, or what is done; `for_s`: how long it lasts; `dice` in [0, 1)."""
+
+    at_s: float
+    what: What
+    role: str
+    for_s: float
+    dice: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """One piece of work to submit, under key `i`. `twice`: a double click; `verbs`: what is done to it, how long after.
+
+    `cancelled`: one of these is cancel. `later`: it isn't due in this run, and still waits at its end. `run`: goes in
+    the same run as others of that number.
+    """
+
+    at_s: float
+    i: int
+    tenant: str
+    kind: str
+    priority: int
+    hold_s: float
+    effects: int
+    fails: int
+    how: str
+    twice: bool = False
+    cancelled: bool = False
+    verbs: tuple[tuple[str, float], ...] = ()
+    later: bool = False
+    run: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pausing:
+    """A pause of a scope, and how long it lasts."""
+
+    at_s: float
+    scope: str
+    key: str
+    for_s: float
+
+
+def faults(seed: int, length_s: float) -> list[Plan]:
+    """Return the faults of a run, in order of time."""
+    dice = random.Random(f"faults {seed}")
+    plans: list[Plan] = []
+    at_s = QUIET_START_S
+    for what, role in _deal(dice):
+        if at_s > length_s:
+            return plans
+        for_s = round(dice.uniform(*STOP_S), 1) if what == "stop" else round(dice.uniform(2.0, 14.0), 1)
+        plans.append(Plan(at_s=round(at_s, 2), what=what, role=role, for_s=for_s, dice=dice.random()))
+        at_s += FAULT_EVERY_S * dice.uniform(0.4, 1.6)
+    raise AssertionError("the deck never ends")
+
+
+def _deal(dice: random.Random) -> Iterator[tuple[What, str]]:
+    cards: list[tuple[What, str]] = []
+    weights: tuple[tuple[What, dict[str, int]], ...] = (
+        ("kill", KILLED),
+        ("stop", STOPPED),
+        ("server", SERVERS),
+        ("messages", MESSAGES),
+    )
+    for what, roles in weights:
+        cards += [(what, role) for role, weight in roles.items() for _ in range(weight)]
+    orders = sabotage.orders()
+    half = len(orders) // 2
+    turn = 0
+    while True:
+        if turn % 2 == 0:
+            dice.shuffle(orders)
+        deck = cards + [("sabotage", name) for name in orders[half * (turn % 2) :][:half]]
+        dice.shuffle(deck)
+        yield from deck
+        turn += 1
+
+
+def work(seed: int, length_s: float, *, verbs: Collection[str]) -> list[Work]:
+    """Return the work of a run, in order of time. `verbs`: what people can do to a task in this version."""
+    dice = random.Random(f"work {seed}")
+    found: list[Work] = []
+    at_s = 0.5
+    run = 0
+    while at_s < length_s:
+        shape = dice.random()
+        if shape < 0.06:  # a burst of short work, which shares slots
+            found += [_work(dice, at_s, len(found) + n, "bench.brief", 0.0) for n in range(12)]
+        elif shape < 0.10:  # a run of nodes under a fan-out cap
+            run += 1
+            one = _tenant(dice)
+            found += [
+                _work(dice, at_s, len(found) + n, "bench.effect.tool_read", 0.5, tenant=one, run=run) for n in range(6)
+            ]
+        elif shape < 0.28:
+            found.append(_work(dice, at_s, len(found), dice.choice(_LONG), dice.uniform(3.0, 9.0)))
+        elif shape < 0.30:
+            found.append(_work(dice, at_s, len(found), "bench.deaf", 12.0, how="deaf"))
+        elif shape < 0.33:
+            found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), 0.2, how="permanent"))
+        elif shape < 0.35:
+            found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), 0.2, later=True))
+        elif shape < 0.40:
+            found.append(_work(dice, at_s, len(found), CHAT, 0.0))
+        else:
+            found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), dice.uniform(0.05, 1.5)))
+        at_s += dice.expovariate(ARRIVALS_PER_S)
+    return [replace(one, verbs=_verbs(dice, one, verbs)) for one in found]
+
+
+CHAT = "llm.chat"
+# As often as their pools have slots for: what waits long in line would hide how soon a task comes back after a kill.
+_SHORT = (*("bench.effect.tool_write", "bench.effect.tool_read", "bench.effect.llm") * 2, "bench.effect.cpu")
+_LONG = (*("bench.effect.tool_write", "bench.effect.llm") * 2, "bench.effect.cpu", "bench.effect.ingest")
+
+
+def _work(
+    dice: random.Random,
+    at_s: float,
+    i: int,
+    kind: str,
+    hold_s: float,
+    *,
+    how: str = "transient",
+    tenant: str | None = None,
+    later: bool = False,
+    run: int = 0,
+) -> Work:
+    plain = not (later or run or how != "transient" or kind in (CHAT, "bench.brief"))
+    cancelled = plain and dice.random() < 0.12
+    return Work(
+        at_s=round(at_s, 2),
+        i=i,
+        tenant=tenant or _tenant(dice),
+        kind=kind,
+        priority=3 if later or kind == "bench.brief" else dice.randint(1, 3),
+        hold_s=round(hold_s, 2),
+        effects=0 if kind == CHAT else 1 if kind == "bench.brief" else dice.randint(1, 2),
+        fails=dice.choice((0, 0, 0, 1, 2)) if plain and not cancelled else 0,
+        how=how,
+        twice=not run and dice.random() < 0.1,
+        cancelled=cancelled,
+        later=later,
+        run=run,
+    )
+
+
+def _verbs(dice: random.Random, one: Work, known: Collection[str]) -> tuple[tuple[str, float], ...]:
+    """Choose what is done to a task: a cancel that it was made for; a redrive of what ended badly; or another verb."""
+    after_s = round(dice.uniform(0.0, 2.5), 2)
+    later_s = round(after_s + dice.uniform(1.0, 8.0), 2)
+    chosen: tuple[tuple[str, float], ...] = ()
+    if one.cancelled:
+        chosen = (("cancel", after_s), *((("redrive", later_s),) if dice.random() < 0.3 else ()))
+    elif one.how == "permanent":
+        chosen = (("redrive", later_s),) if dice.random() < 0.3 else ()
+    elif not (one.later or one.run or one.kind == "bench.brief") and dice.random() < 0.25:
+        chosen = dice.choice(
+            ((("priority", after_s),), (("pause", after_s), ("resume", later_s)), (("requeue", after_s),))
+        )
+    return tuple((verb, at_s) for verb, at_s in chosen if verb in known)
+
+
+def _tenant(dice: random.Random) -> str:
+    (name,) = dice.choices(tuple(SHARES), weights=tuple(SHARES.values()))
+    return name
+
+
+def pauses(seed: int, length_s: float) -> list[Pausing]:
+    """Return the pauses of scopes in a run, in order of time; all end with the run."""
+    dice = random.Random(f"pauses {seed}")
+    found = []
+    at_s = 15.0
+    while at_s < length_s - PAUSE_S[1]:
+        scope, key = dice.choice(PAUSED)
+        found.append(Pausing(at_s=round(at_s, 2), scope=scope, key=key, for_s=round(dice.uniform(*PAUSE_S), 1)))
+        at_s += dice.uniform(15.0, 30.0)
+    return found

@@ -1,0 +1,1 @@
+"""Kinds whose executions and effects a receiver outside of Harness writes down."""

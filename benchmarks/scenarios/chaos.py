@@ -1,0 +1,287 @@
+"""chaos: mixed work while processes are killed and stopped, servers restarted, messages doubled, statements cut.
+
+    1 servers, schema, tenants   2 the Procfile's processes under supervisor   3 work and faults, both by the seed
+    4 quiet: everybody goes on, what was accepted ends   5 a minute for the last lease   6 the checker
+
+The clients' answers, the receiver of effects and the provider emulator stand outside of Harness and of the faults.
+Every fault column of the report must be zero. Servers of its own only: they are killed.
+"""
+
+import contextlib
+import json
+import sys
+import threading
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks import product
+from benchmarks.arms import Arm
+from benchmarks.bench import Bench
+from benchmarks.chaos import recorder, sabotage, schedule
+from benchmarks.chaos.cast import Cast
+from benchmarks.chaos.checker import COLUMNS, check
+from benchmarks.chaos.clients import Clients
+from benchmarks.chaos.history import Caps, Fault, Finding, History, Provider
+from benchmarks.chaos.mischief import Mischief
+from benchmarks.chaos.receiver import Receiver
+from benchmarks.chaos.view import recoveries, view
+from benchmarks.kinds.effect.kind import VARIABLE
+from benchmarks.stage import CHECKOUT, Stage
+from benchmarks.statistics_of_runs import quantile
+from harness.ops.local.ports import LOOPBACK, free_port
+from harness.policy.dispatch import LOST_STARTS_QUARANTINE
+from harness.policy.errors import Unavailable
+from harness.policy.settings import Topology, parse
+
+MINUTES, QUICK_MINUTES = 10.0, 1.0
+QUIET_S = 240.0  # the patience with what was accepted: a quarantine's one slot has the longest line
+LEAK_S = 60.0
+ANSWERED_S = 60.0  # for the last clients to be answered once nothing is broken any more
+FINDINGS_SHOWN = 20
+SLOWEST_SHOWN = 10
+PROVIDER_QUOTA = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What a run came to. `audit`: faults found by the product's own auditor; None: this version has none."""
+
+    history: History
+    findings: Sequence[Finding]
+    answers: dict[int, int]
+    refused: Sequence[str]
+    all_answered: bool
+    audit: Sequence[str] | None
+    errors: dict[str, int]
+
+
+def run(bench: Bench) -> dict[str, Any]:
+    """Play one run and return the JSON; `failed` says whether a fault column isn't zero."""
+    if bench.servers.restart_database is None or bench.servers.restart_broker is None:
+        raise Unavailable("chaos restarts its servers: unset DATABASE_URL and BROKER_URL, so that it starts its own")
+    minutes = bench.minutes or (QUICK_MINUTES if bench.quick else MINUTES)
+    outcome = play(bench, 60.0 * minutes)
+    report = summarise(outcome) | {"seed": bench.seed, "minutes": minutes}
+    bench.table(
+        f"Chaos, seed {bench.seed}, {minutes:g} min",
+        ["figure", "value"],
+        [[name, report[name]] for name in ("tasks", *COLUMNS, "audit_findings", "recovery_p95_s", "kills_total")],
+    )
+    bench.table("Kills", ["process", "times"], list(report["kills"].items()))
+    for finding in outcome.findings[:FINDINGS_SHOWN]:
+        bench.say(f"{finding.column}: {finding.subject} {finding.what}")
+    if bench.history_path:
+        bench.history_path.write_text(json.dumps(outcome.history.as_json()) + "\n")
+        bench.say(f"the history is in {bench.history_path}")
+    return report
+
+
+def play(bench: Bench, length_s: float) -> Outcome:
+    """Play work and faults for `length_s` seconds, let everything end, and check what came of it."""
+    orders = bench.folder / "orders"
+    (orders / sabotage.TAKEN).mkdir(parents=True)
+    port, provider_port = free_port(), free_port()
+    with ExitStack() as stack:
+        receiver = stack.enter_context(Receiver())
+        stage = stack.enter_context(bench.stage(_arm(receiver, orders, provider_port)))
+        stage.drive("reset")
+        tenants = stage.drive("make_tenants")
+        stage.start([f"{{python}} -m harness.ops.emulator --port {provider_port} --latency-s 0.4 --sigma 0.3"])
+        cast = stack.enter_context(Cast(bench.folder / "stack", stage.environment(), port=port))
+        bench.say("starting the processes of the Procfile")
+        cast.wait_running(lambda: _answers(f"http://{LOOPBACK}:{port}/health/ready"))
+        sampler = stack.enter_context(recorder.Sampler(stage.database_url))
+        work = schedule.work(bench.seed, length_s, verbs=stage.drive("verbs")["verbs"])
+        keys = {name: str(one["key"]) for name, one in tenants.items()}
+        clients = Clients(f"http://{LOOPBACK}:{port}", keys, work)
+        mischief = Mischief(cast, bench.servers, stage.broker_url, orders, _queues(_topology()))
+        bench.say(f"{len(work)} pieces of work and {len(schedule.faults(bench.seed, length_s))} faults")
+        began_s = time.time()
+        clients.start(began_s)
+        pausing = threading.Thread(
+            target=_pause, args=(stage.database_url, schedule.pauses(bench.seed, length_s), began_s), name="pauses"
+        )
+        pausing.start()
+        mischief.play(schedule.faults(bench.seed, length_s), began_s)
+        time.sleep(max(0.0, began_s + length_s - time.time()))
+        mischief.end()
+        pausing.join()
+        bench.say("quiet: what was accepted must end")
+        answered = clients.finish(ANSWERED_S)
+        with recorder.connect(stage.database_url) as connection:
+            _wait(lambda: recorder.unfinished(connection) == 0, QUIET_S)
+            ended_s = time.time()
+            _wait(lambda: recorder.leases_left(connection) == 0, LEAK_S)
+            history = History(
+                ended_s=ended_s,
+                accepted=tuple(clients.accepted),
+                tasks=recorder.tasks(connection),
+                trace=recorder.trace(connection),
+                visits=receiver.visits(),
+                effects=receiver.effects(),
+                samples=tuple(sampler.samples),
+                faults=tuple(mischief.done),
+                caps=_caps(_topology(), recorder.run_caps(connection)),
+                leases_left=recorder.leases_left(connection),
+                provider=_provider(provider_port, connection),
+            )
+            errors = recorder.errors(connection)
+            audit = _audit(stage, connection)
+        if bench.history_path:
+            cast.keep_logs(bench.history_path.with_suffix(".logs"))
+    return Outcome(
+        history=history,
+        findings=check(history),
+        answers=dict(clients.answers),
+        refused=clients.refused,
+        all_answered=answered,
+        audit=audit,
+        errors=errors,
+    )
+
+
+def summarise(outcome: Outcome) -> dict[str, Any]:
+    """Return the figures of a run, keyed as the issue names them, and `failed`."""
+    counted = Counter(finding.column for finding in outcome.findings)
+    history = outcome.history
+    recovered = recoveries(view(history))
+    recovery_s = [one.claimed_s for one in recovered if one.losses < LOST_STARTS_QUARANTINE]
+    quarantined_s = [one.claimed_s for one in recovered if one.losses >= LOST_STARTS_QUARANTINE]
+    kills = Counter(_process(fault) for fault in history.faults if _kills(fault))
+    columns = {column: counted[column] for column in COLUMNS}
+    return {
+        "tasks": len({one.task for one in history.accepted}),
+        **columns,
+        "audit_findings": None if outcome.audit is None else len(outcome.audit),
+        "audit_faults": list(outcome.audit or ())[:FINDINGS_SHOWN],
+        "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
+        "recovery_max_s": recovery_s[-1] if recovery_s else None,
+        "recovered": len(recovery_s),
+        "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
+        "quarantined": len(quarantined_s),
+        "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
+        "kills": dict(sorted(kills.items())),
+        "kills_total": kills.total(),
+        "stops": dict(Counter(_process(fault) for fault in history.faults if fault.what == "stop")),
+        "servers": dict(Counter(fault.role for fault in history.faults if fault.what == "server")),
+        "messages": dict(Counter(fault.role for fault in history.faults if fault.what == "messages")),
+        "sabotage": dict(Counter(fault.role for fault in history.faults if fault.what == "sabotage")),
+        "states": dict(Counter(row.state for row in history.tasks)),
+        "events": dict(Counter(event.event for event in history.trace)),
+        "errors": outcome.errors,
+        "executions": len(history.visits),
+        "effects": len(history.effects),
+        "effects_again": len(history.effects) - len({(effect.token, effect.n) for effect in history.effects}),
+        "provider": asdict(history.provider) if history.provider else None,
+        "answers": {str(status): n for status, n in sorted(outcome.answers.items())},
+        "refused": list(outcome.refused)[:FINDINGS_SHOWN],
+        "all_answered": outcome.all_answered,
+        "findings": [asdict(finding) for finding in outcome.findings[:FINDINGS_SHOWN]],
+        "failed": any(columns.values()) or bool(outcome.audit) or bool(outcome.refused) or not outcome.all_answered,
+    }
+
+
+def _arm(receiver: Receiver, orders: Path, provider_port: int) -> Arm:
+    arm = product.arm(
+        "harness_chaos",
+        kind="bench.brief",
+        environment={
+            VARIABLE: receiver.address,
+            sabotage.VARIABLE: str(orders),
+            "LLM_BASE_URL": f"http://{LOOPBACK}:{provider_port}/v1",
+            "LLM_API_KEY": "chaos",
+            "LLM_MODEL": "emulator-1",
+            "HARNESS_LOG_LEVEL": "INFO",
+            "HARNESS_DRAIN_S": "3",
+        },
+    )
+    return replace(arm, module="benchmarks.product_chaos")
+
+
+def _topology() -> Topology:
+    with (CHECKOUT / "config" / "resources.toml").open("rb") as file:
+        return parse(tomllib.load(file))
+
+
+def _queues(topology: Topology) -> list[str]:
+    return [queue for pool in topology.pools.values() if pool.name != "system" for queue in pool.queues()]
+
+
+def _caps(topology: Topology, runs: Any) -> Caps:
+    tenants = dict(schedule.TENANTS) | {f"{name}/{pool}": cap for (name, pool), cap in schedule.QUOTAS.items()}
+    return Caps(
+        tenants=tenants,
+        runs=dict(runs),
+        resources={name: resource.capacity for name, resource in topology.resources.items()},
+    )
+
+
+def _pause(database_url: str, pauses: Sequence[schedule.Pausing], began_s: float) -> None:
+    for one in pauses:
+        time.sleep(max(0.0, began_s + one.at_s - time.time()))
+        with recorder.connect(database_url) as connection:
+            recorder.pause(connection, one.scope, one.key)
+        time.sleep(one.for_s)
+        with recorder.connect(database_url) as connection:
+            recorder.resume(connection, one.scope, one.key)
+
+
+def _wait(done: Any, patience_s: float) -> None:
+    until_s = time.monotonic() + patience_s
+    while not done() and time.monotonic() < until_s:
+        time.sleep(0.25)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5.0).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _provider(port: int, connection: Any) -> Provider:
+    stats = httpx.get(f"http://{LOOPBACK}:{port}/admin/stats", timeout=10.0).json()
+    ends = ("answered", "models", "rejected_429", "errors", "hung", "dropped", "cut", "abandoned")
+    row = connection.execute(
+        "SELECT count(*) FILTER (WHERE event = 'claim'), count(*) FILTER (WHERE event = 'succeed') "
+        "FROM event JOIN task ON task.id = task_id WHERE kind = %s",
+        (schedule.CHAT,),
+    ).fetchone()
+    return Provider(
+        calls=stats["calls"],
+        ends=sum(stats[name] for name in ends),
+        in_flight=stats["in_flight"],
+        in_flight_max=stats["in_flight_max"],
+        answered=stats["answered"],
+        attempts=row[0],
+        succeeded=row[1],
+        quota=PROVIDER_QUOTA,
+    )
+
+
+def _audit(stage: Stage, connection: Any) -> Sequence[str] | None:
+    """Ask the product's own auditor, and what it has found during the run. None where this version has none."""
+    if not recorder.has_auditor(connection):
+        return None
+    with contextlib.suppress(Unavailable):  # it ends with 1 when it finds something; what it found is in its table
+        stage.run([sys.executable, "manage.py", "audit", "--json"])
+    return recorder.audit_faults(connection)
+
+
+def _kills(fault: Fault) -> bool:
+    return fault.what == "kill" or (fault.what == "sabotage" and fault.role.endswith(".exit"))
+
+
+def _process(fault: Fault) -> str:
+    """Name the process: one that the schedule hits; of orders to exit it is whoever was the one to obey."""
+    if fault.what == "sabotage":
+        return "dispatcher" if fault.role.startswith("release") else "at_a_statement"
+    return fault.role

@@ -1,0 +1,45 @@
+"""Two minutes of chaos on servers of its own: nothing lost, nothing done twice, no cap exceeded, nothing leaked."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.chaos.checker import COLUMNS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_minute_of_faults_leaves_every_fault_column_at_zero(tmp_path: Path) -> None:
+    path = tmp_path / "chaos.json"
+    own = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "chaos", "--quick", "--json", str(path)],
+        cwd=ROOT,
+        env=own,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    report = json.loads(path.read_text()) if path.exists() else {}
+    assert done.returncode == 0, (
+        json.dumps(report.get("findings"), indent=1) + done.stdout[-4000:] + done.stderr[-4000:]
+    )
+    assert {column: report[column] for column in COLUMNS} == dict.fromkeys(COLUMNS, 0)
+    assert report["audit_findings"] in (0, None)
+    assert report["kills_total"] >= 5 and report["servers"] and report["messages"]
+    assert report["tasks"] > 50 and report["effects"] > 30 and report["states"]["succeeded"] > 30
+
+
+def test_it_refuses_servers_of_others(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "chaos", "--quick"],
+        cwd=ROOT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "unset DATABASE_URL and BROKER_URL" in done.stderr
