@@ -63,6 +63,7 @@ HARNESS_ARTIFACTS_S3_PREFIX = _setting("HARNESS_ARTIFACTS_S3_PREFIX", "artifacts
 HARNESS_ARTIFACT_MAX_BYTES = int(_setting("HARNESS_ARTIFACT_MAX_BYTES", str(1024**3)))
 HARNESS_ARTIFACT_KEEP_DAYS = float(_setting("HARNESS_ARTIFACT_KEEP_DAYS", "30"))  # unless the upload says otherwise
 HARNESS_KEEP_DAYS = float(_setting("HARNESS_KEEP_DAYS", "30"))  # ended tasks and their trace
+HARNESS_DEAD_KEEP_DAYS = float(_setting("HARNESS_DEAD_KEEP_DAYS", str(max(90.0, HARNESS_KEEP_DAYS))))  # dead letters
 HARNESS_RETENTION = _setting("HARNESS_RETENTION", "1") == "1"  # by itself, each hour; else `manage.py retention` does
 # The leading dispatcher audits by itself, every so many seconds (0: never), and repairs what is safe.
 HARNESS_AUDIT_EVERY_S = float(_setting("HARNESS_AUDIT_EVERY_S", "30"))

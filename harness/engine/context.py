@@ -44,8 +44,9 @@ class RunContext:
 
     @property
     def token(self) -> str:
-        """The same over all attempts of the task."""
-        return f"harness-{self._task.public_id}"
+        """The same over all attempts of the task, until it is sent again with another input."""
+        epoch = self._task.token_epoch
+        return f"harness-{self._task.public_id}" + (f"-{epoch}" if epoch else "")
 
     @property
     def artifacts(self) -> RunArtifacts:

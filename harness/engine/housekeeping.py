@@ -103,18 +103,19 @@ def delete_tenant(
     return Deletion(tenant=tenant, audit=entry, cancelled=cancelled)
 
 
-def retain(connection: Connection, *, keep_days: float, say: Say) -> Retained:
+def retain(connection: Connection, *, keep_days: float, dead_keep_days: float, say: Say) -> Retained:
     """Remove ended tasks (with body, attempts and trace), empty runs and days of the trace that are older than this.
 
+    Dead letters are kept for `dead_keep_days`, with their trace: somebody may still send them again.
     And what is over by itself: idempotency keys, artifacts, spool files of killed processes, strays of deleted tenants.
     Raises: Invalid; Unavailable.
     """
-    before = _kept_from(keep_days)
+    before, dead_before = _kept_from(keep_days, dead_keep_days)
     done = Retained()
     # 1. Tasks, oldest first
     after: int | None = 0
     while after is not None:
-        old, after = housekeeping.old_tasks(connection, before=before, after=after)
+        old, after = housekeeping.old_tasks(connection, before=before, dead_before=dead_before, after=after)
         if old:
             for table, rows in housekeeping.delete_tasks(connection, old).items():
                 done.count(table, rows)
@@ -141,19 +142,28 @@ def retain(connection: Connection, *, keep_days: float, say: Say) -> Retained:
     return done
 
 
-def retain_some(connection: Connection, *, keep_days: float, most_s: float, rest: Callable[[float], bool]) -> Retained:
+def retain_some(
+    connection: Connection,
+    *,
+    keep_days: float,
+    dead_keep_days: float | None = None,
+    most_s: float,
+    rest: Callable[[float], bool],
+) -> Retained:
     """The same for tasks, runs and trace, beside the work: small batches with rests, for `most_s` seconds at most.
 
     `rest` waits so many seconds; true: stop now. A day of the trace is dropped only if its writers make way at once
     (the connection's lock_timeout), else at the next time. Raises: Invalid.
     """
-    before = _kept_from(keep_days)
+    before, dead_before = _kept_from(keep_days, dead_keep_days)
     done = Retained()
     end_s = time.monotonic() + most_s
     after: int | None = 0
     while after is not None:
         began_s = time.monotonic()
-        old, after = housekeeping.old_tasks(connection, before=before, after=after, limit=RETAIN_ROWS)
+        old, after = housekeeping.old_tasks(
+            connection, before=before, dead_before=dead_before, after=after, limit=RETAIN_ROWS
+        )
         if old:
             for table, rows in housekeeping.delete_tasks(connection, old).items():
                 done.count(table, rows)
@@ -181,13 +191,21 @@ def retain_some(connection: Connection, *, keep_days: float, most_s: float, rest
     return done
 
 
-def _kept_from(keep_days: float) -> datetime:
-    """Return the time before which nothing is kept. Raises: Invalid."""
+def _kept_from(keep_days: float, dead_keep_days: float | None) -> tuple[datetime, datetime]:
+    """Return the times before which nothing is kept: of what has ended, and of dead letters. Raises: Invalid."""
     if not keep_days >= KEEP_MIN_DAYS:
         raise Invalid(
             f"HARNESS_KEEP_DAYS: must be at least {KEEP_MIN_DAYS:g} day, not {keep_days:g}", field="keep_days"
         )
-    return datetime.now(UTC) - timedelta(days=keep_days)
+    if dead_keep_days is None:
+        dead_keep_days = keep_days
+    if not dead_keep_days >= keep_days:
+        raise Invalid(
+            f"HARNESS_DEAD_KEEP_DAYS: must be at least HARNESS_KEEP_DAYS ({keep_days:g}), not {dead_keep_days:g}",
+            field="dead_keep_days",
+        )
+    now = datetime.now(UTC)
+    return now - timedelta(days=keep_days), now - timedelta(days=dead_keep_days)
 
 
 def _end_work(connection: Connection, tenant: int, *, actor: str, patience_s: float, say: Say) -> int:

@@ -42,6 +42,7 @@ class Upkeep:
     alerts: Alerts = field(default_factory=Alerts)
     depths: Depths | None = None
     keep_days: float = 0.0
+    dead_keep_days: float | None = None  # of dead letters; None: as long as the others
 
 
 def run(
@@ -94,7 +95,13 @@ def _round(
             with stored.as_owner(
                 url, application_name="harness-retention", lock_timeout=stored.LOCK_TIMEOUT_BESIDE
             ) as owner:
-                done = housekeeping.retain_some(owner, keep_days=upkeep.keep_days, most_s=RETAIN_MOST_S, rest=over.wait)
+                done = housekeeping.retain_some(
+                    owner,
+                    keep_days=upkeep.keep_days,
+                    dead_keep_days=upkeep.dead_keep_days,
+                    most_s=RETAIN_MOST_S,
+                    rest=over.wait,
+                )
         except HarnessError as error:
             log.warning("retention_refused", error=error.message)
             return

@@ -28,7 +28,10 @@ class Context(Protocol):
 
     @property
     def token(self) -> str:
-        """An idempotency token for a side effect: the same over all attempts of the task."""
+        """An idempotency token for a side effect: the same over all attempts of the task.
+
+        Also when it is redriven as it was; another one when it is redriven with another input.
+        """
         ...
 
     @property

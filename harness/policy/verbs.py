@@ -24,6 +24,7 @@ class Step(StrEnum):
     RESUME = "resume"
     REQUEUE = "requeue"
     REPRIORITISE = "reprioritise"
+    REDRIVE = "redrive"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,6 +165,17 @@ def priority(stand: Stand, asked: Asked) -> Decision:
     if stand.leased:
         return refused("it has been released to a worker, so its priority has done its work")
     return Decision(outcome="reprioritised", step=Step.REPRIORITISE)
+
+
+def redrive(stand: Stand, asked: Asked) -> Decision:
+    """Send it again from the beginning. What else must be so of its kind and its tenant: policy.redrive, admission."""
+    match stand.state:
+        case State.FAILED_TERMINAL | State.CANCELLED:
+            return Decision(outcome="redriven", step=Step.REDRIVE)
+        case State.QUEUED:
+            return ALREADY
+        case state:
+            return refused(f"it is {state}; only one that has failed for good or was cancelled is sent again")
 
 
 def _ended(state: State, done: str) -> Decision:

@@ -194,11 +194,15 @@ def lately_deleted(connection: Connection) -> list[int]:
 
 
 def old_tasks(
-    connection: Connection, *, before: datetime, after: int, limit: int = BATCH_ROWS
+    connection: Connection, *, before: datetime, dead_before: datetime, after: int, limit: int = BATCH_ROWS
 ) -> tuple[list[int], int | None]:
-    """Look at the next tasks by id: which ended before a time, and after which id to look on (None: at the end)."""
+    """Look at the next tasks by id: which ended before their time, and after which id to look on (None: at the end).
+
+    `dead_before`: the time of dead letters; not later than that of the others, `before`.
+    """
     rows = connection.execute(
-        sql.load("housekeeping/old_tasks"), {"before": before, "after": after, "limit": limit}
+        sql.load("housekeeping/old_tasks"),
+        {"before": before, "dead_before": dead_before, "after": after, "limit": limit},
     ).fetchall()
     old = [row[0] for row in rows if row[1]]
     # Ids are given out in the order of birth, nearly: a whole batch of young tasks means that none after it is old.

@@ -6,6 +6,7 @@ import pytest
 
 from harness.ops.local.browser import Browser, find
 from tests.admin.conftest import PASSWORD, House
+from tests.engine.test_letters import bury
 from tests.web.conftest import start_web
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium is installed (apt-get install chromium)")
@@ -48,6 +49,51 @@ def test_an_operator_logs_in_finds_a_task_and_cancels_it_with_two_clicks(
     finally:
         web.stop()
     assert house.stage.events(task) == ["submit", "cancel"]
+
+
+def test_an_operator_ticks_tasks_and_sends_dead_letters_again_in_wide_and_narrow_windows(
+    house: House, root: Path, tmp_path: Path
+) -> None:
+    dead = bury(house.stage, house.stage.submit("noop.single", n=3, tenant=house.ours), "row {0} is odd, " * 9)
+    first, second = house.stage.submit("noop.single", n=2, tenant=house.ours)
+    web = start_web(root, tmp_path / "web.log")
+    try:
+        with Browser() as browser:
+            browser.look(width=1440, height=900, dark=False)
+            browser.open(f"{web.url}/admin/")
+            browser.send_form({"username": "operator", "password": PASSWORD})
+            redrive = browser.run(
+                f"fetch('{web.url}/admin/dead-letters/').then(a => a.text()).then(t => new DOMParser()"
+                ".parseFromString(t, 'text/html').querySelector('a[href*=\"/redrive/?\"]').getAttribute('href'))"
+            )
+            pages = (
+                "/admin/dead-letters/",
+                "/admin/dead-letters/list/",
+                redrive,
+                f"/admin/store/task/{dead[0]}/do/redrive/",
+            )
+            bulk = f"/admin/store/task/bulk/?verb=pause&task={first}"
+            for width, dark in ((390, True), (1440, False)):
+                browser.look(width=width, height=844, dark=dark)
+                for path in (*pages, bulk, "/admin/store/task/?priority=2"):
+                    browser.open(f"{web.url}{path}")
+                    assert browser.run("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+            # The boxes stand in the list, outside the form that they belong to.
+            browser.run(f"document.querySelector('.h-tick[value=\"{first}\"]').click()")
+            browser.run("document.querySelector('#h-bulk-verb').value = 'pause'")
+            sent = browser.run("new URLSearchParams(new FormData(document.querySelector('#h-bulk'))).toString()")
+            assert sent == f"priority=2&verb=pause&task={first}"
+            browser.open(f"{web.url}/admin/store/task/bulk/?{sent}")
+            browser.send_form({"reason": "by hand"})
+            assert "1 task done" in browser.run("document.body.innerText")
+            browser.open(f"{web.url}{redrive}")
+            browser.send_form({"reason": "mended"})
+            assert "3 tasks sent again" in browser.run("document.body.innerText")
+            assert browser.errors == []
+    finally:
+        web.stop()
+    assert (house.stage.state(first), house.stage.state(second)) == ("paused", "queued")
+    assert {house.stage.state(task) for task in dead} == {"queued"}
 
 
 def test_pictures_are_taken_and_the_login_made_for_them_goes(house: House, root: Path, tmp_path: Path) -> None:

@@ -63,8 +63,17 @@ def test_a_pause_is_named_by_people_and_obeyed_by_the_dispatcher(house: House) -
     assert "paused already" in pause("tenant", "ours-tenant")
     assert house.stage.tick() == []
     number = house.stage.one("SELECT id FROM pause")
-    client.post(f"/admin/store/pause/{number}/delete/", {"post": "yes"})
+    at = f"/admin/store/pause/{number}/delete/"
+    assert "Say why" in client.post(at, {"post": "yes"}, follow=True).text
+    assert house.stage.one("SELECT count(*) FROM pause WHERE resumed_at IS NULL") == 1, "no reason, no resume"
+    form = client.get(at).text
+    assert "Resume tenant ours-tenant?" in form
+    body = {"reason": "the provider is back", "_once": token_of(form)}
+    assert "Resumed." in client.post(at, body, follow=True).text
     assert house.stage.one("SELECT count(*) FROM pause WHERE resumed_at IS NULL") == 0
+    noted = house.stage.connection.execute("SELECT actor, reason FROM audit_entry WHERE verb = 'resume'").fetchall()
+    assert noted == [("staff:operator", "the provider is back")]
+    assert client.get(at).status_code == 404, "it is over"
     assert len(house.stage.tick()) == 1
     for name in ("viewer", "ours-admin"):
         assert house.login(name).get("/admin/store/pause/add/").status_code == 403

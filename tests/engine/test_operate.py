@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from harness.engine import operate
 from harness.engine.operate import many
+from harness.policy import verbs
+from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.policy.holds import PEOPLE, WISHES
 from harness.policy.lifecycle import TERMINAL, Event, State
@@ -84,7 +86,11 @@ def test_each_verb_does_what_the_table_says_in_each_state_or_refuses_and_never_h
             expected = operate.VERBS[name].decide(stand, asked)
             more = {"priority": priority} if name == "priority" else {}
             whose = stage.tenant if by_tenant else None
-            if expected.outcome == "refused":
+            if name == "redrive" and by_tenant and stand.priority == 0 and expected.step is not None:
+                expected = verbs.refused("it is more urgent than its tenant may ask for: admission, not the table")
+                with pytest.raises(Forbidden):
+                    do(stage, name, task, tenant=whose)
+            elif expected.outcome == "refused":
                 with pytest.raises(Conflict, match=re.escape(expected.why.removeprefix("it "))):
                     do(stage, name, task, tenant=whose, **more)
             else:

@@ -293,3 +293,34 @@ def test_a_deletion_broken_off_goes_on_where_it_was(stage: Stage) -> None:
         ("one", "4", "1")
     ]
     assert artifact_files.drop_stale_spools() == 0
+
+
+def test_dead_letters_are_kept_longer_with_their_trace_and_can_still_be_sent_again(stage: Stage) -> None:
+    from harness.engine import redrive
+
+    done, gone, dead, older = stage.submit(n=4)
+    with psycopg.connect(stage.url, autocommit=True) as owner:
+        owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
+        for task, state, days in (
+            (done, "succeeded", 40),
+            (gone, "cancelled", 40),
+            (dead, "failed_terminal", 40),
+            (older, "failed_terminal", 95),
+        ):
+            owner.execute(
+                "UPDATE task SET state = %s, ready = false, created_at = now() - %s * interval '1 day', "
+                "finished_at = now() - %s * interval '1 day' WHERE id = %s",
+                (state, days, days, task),
+            )
+        owner.execute("ALTER TABLE task ENABLE TRIGGER USER")
+    assert json.loads(run("retention", "--json"))["rows"]["task"] == 3
+    assert stage.one("SELECT array_agg(id) FROM task") == [dead]
+    assert stage.events(dead) == ["submit"]
+    public = stage.row(dead)["public_id"]
+    assert redrive.one(stage.connection, public, tenant=stage.tenant, actor="test").outcome == "redriven"
+    assert json.loads(run("retention", "--json", "--keep-days", "1"))["rows"] == {}, "it lives again"
+
+
+def test_dead_letters_are_never_kept_shorter_than_the_others(stage: Stage) -> None:
+    with pytest.raises(CommandError, match="HARNESS_DEAD_KEEP_DAYS: must be at least HARNESS_KEEP_DAYS"):
+        run("retention", "--dead-keep-days", "3")

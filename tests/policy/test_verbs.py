@@ -16,6 +16,7 @@ VERBS: dict[str, Decide] = {
     "resume": verbs.resume,
     "requeue": verbs.requeue,
     "priority": verbs.priority,
+    "redrive": verbs.redrive,
 }
 EVENTS = {
     Step.CANCEL: Event.CANCEL,
@@ -23,6 +24,7 @@ EVENTS = {
     Step.RESUME: Event.RESUME,
     Step.REQUEUE: Event.REQUEUE,
     Step.REPRIORITISE: Event.REPRIORITISE,
+    Step.REDRIVE: Event.REDRIVE,
 }
 HOLDS = (*PEOPLE, "version", "children", "approval_timeout")
 SOME_HOLDS = [tuple(held) for held in chain.from_iterable(combinations(HOLDS, n) for n in (1, 2, 3))]
@@ -56,7 +58,7 @@ def after(stand: Stand, decision: Decision, asked: Asked) -> Stand:
         case Step.RESUME:
             holds = tuple(hold for hold in holds if hold != asked.hold)
             state = State.PAUSED if holds else State.QUEUED
-        case Step.REQUEUE:
+        case Step.REQUEUE | Step.REDRIVE:
             state = State.QUEUED
         case Step.REPRIORITISE:
             assert asked.priority is not None

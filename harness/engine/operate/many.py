@@ -19,6 +19,7 @@ import psycopg
 from harness.engine.operate.one import facts_of
 from harness.engine.operate.registry import VERBS, Verb
 from harness.engine.operate.who import check_priority, check_reason, hold_of
+from harness.engine.redrive import Tally
 from harness.policy import terms, verbs
 from harness.policy.errors import Invalid, NotFound
 from harness.policy.lifecycle import State
@@ -132,7 +133,11 @@ def bulk(
                 elif end_s is not None and time.monotonic() >= end_s:
                     result.stopped = f"{within_s:g} s were over"
                 else:
-                    result.stopped = _batch(connection, ids, decide, asked, by, more, result)
+                    result.stopped = (
+                        _batch(connection, ids, decide, asked, by, more, result)
+                        if verb.batch is None
+                        else _own_batch(connection, ids, verb.batch, tenant, by, result)
+                    )
                 if result.stopped:
                     result.next = after
                     return result
@@ -226,4 +231,25 @@ def _batch(
             result.refused[decision.why] += 1
     result.refused["it is gone"] += len(ids) - len(done)
     result.refused += Counter()  # drops what is 0
+    return ""
+
+
+def _own_batch(
+    connection: Connection,
+    ids: list[int],
+    batch: Callable[..., Tally],
+    tenant: int | None,
+    by: transitions.By,
+    result: Bulk,
+) -> str:
+    """Do one batch of a verb that has a way of its own. Returns why the whole must stop, or nothing."""
+    try:
+        tally = batch(connection, ids, tenant=tenant, by=by)
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        return "a task stayed locked by someone else"
+    result.matched += len(ids)
+    result.done["redriven"] += tally.redriven
+    result.already += tally.already
+    result.refused.update({tally.messages[code]: n for code, n in tally.refused.items()})
+    result.done += Counter()  # drops what is 0
     return ""

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.engine.operate import one
+from harness.engine.operate import again, one
 from harness.engine.operate.done import Done
+from harness.engine.redrive import Tally
 from harness.policy import verbs
 from harness.policy.holds import OPERATOR
 from harness.policy.lifecycle import Event, State
@@ -18,7 +19,8 @@ __all__ = ("VERBS", "Done", "Verb", "offered")
 class Verb:
     """One verb: the event that it fires, the function over one task, and what it decides of a task as it stands.
 
-    `over`: the tasks that a bulk verb looks at, unfinished (`live`) or `ended` ones.
+    `over`: the tasks that a bulk verb looks at, unfinished (`live`) or `ended` ones; `batch`: does some of them, where
+    more than the task's own row decides.
     """
 
     event: Event
@@ -26,6 +28,7 @@ class Verb:
     run: Callable[..., Done]
     decide: Decide
     over: Literal["live", "ended"] = "live"
+    batch: Callable[..., Tally] | None = None
 
 
 VERBS: Mapping[str, Verb] = {
@@ -58,6 +61,15 @@ VERBS: Mapping[str, Verb] = {
         help="Give the waiting task another priority. Its start_by stays.",
         run=one.priority,
         decide=verbs.priority,
+    ),
+    "redrive": Verb(
+        event=Event.REDRIVE,
+        help="Send the ended task again. With its old input, finished steps and token stay; with another one it begins "
+        "anew, under a new token.",
+        run=again.redrive,
+        decide=verbs.redrive,
+        over="ended",
+        batch=again.redrive_batch,
     ),
 }
 

@@ -17,7 +17,7 @@ def _apply(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0008_verbs"),)
+    dependencies = (("store", "0009_dead_letters"),)
     operations = (
         migrations.CreateModel(
             name="AuditFinding",

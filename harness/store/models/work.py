@@ -7,7 +7,7 @@ import pgtrigger
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.functions import RandomUUID, TransactionNow
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from harness.policy.holds import WISHES
@@ -53,7 +53,11 @@ class Run(models.Model):
 
 
 class Task(models.Model):
-    """One piece of work. `ready`: the dispatcher may release it now; `release_no`: the fence, +1 at each release."""
+    """One piece of work. `ready`: the dispatcher may release it now; `release_no`: the fence, +1 at each release.
+
+    `token_epoch`: +1 when it is sent again with another input, and its idempotency token with it; `dead_at`: when it
+    became a dead letter.
+    """
 
     id = models.BigAutoField(primary_key=True)
     public_id = models.UUIDField(unique=True, db_default=RandomUUID())
@@ -81,6 +85,13 @@ class Task(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     first_claimed_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    token_epoch = models.IntegerField(db_default=0)
+    # Made of `state`, so that a claim doesn't change it: an index on it leaves the claim a HOT update.
+    dead_at = models.GeneratedField(
+        expression=Case(When(state=State.FAILED_TERMINAL.value, then=F("finished_at")), default=None),
+        output_field=models.DateTimeField(null=True),
+        db_persist=True,
+    )
 
     class Meta:
         db_table = "task"
@@ -100,6 +111,9 @@ class Task(models.Model):
             models.Index(fields=("start_by",), name="task_start_by", condition=Q(ready=True, start_by__isnull=False)),
             models.Index(fields=("deadline",), name="task_deadline", condition=Q(deadline__isnull=False)),
             models.Index(fields=("id",), name="task_held", condition=~Q(holds=[])),
+            # The dead letters, of one tenant and of all.
+            models.Index(fields=("tenant", "dead_at", "id"), name="task_dead", condition=Q(dead_at__isnull=False)),
+            models.Index(fields=("dead_at", "id"), name="task_dead_of_all", condition=Q(dead_at__isnull=False)),
         )
         constraints = (
             models.CheckConstraint(condition=Q(state__in=[str(state) for state in State]), name="task_state_known"),

@@ -48,7 +48,10 @@ class NewLease:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
-    """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one."""
+    """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one.
+
+    `token_epoch`: how often it was sent again with another input; each time its idempotency token changes.
+    """
 
     id: int
     public_id: uuid.UUID
@@ -63,6 +66,7 @@ class ClaimedTask:
     input: Any
     expired: bool
     deadline_in_s: float | None
+    token_epoch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,5 +1,6 @@
 """What people set: tenants, quotas, keys, pauses. Each change is in the admin's log with its author."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django import forms
@@ -198,18 +199,7 @@ class ApiKeyAdmin(Settable):
         back = reverse("admin:store_apikey_changelist")
         purpose = f"revoke key {key.pk}"
         if request.method == "POST":
-            reason = request.POST.get("reason", "").strip()[:500]
-            try:
-                fresh = bool(reason) and once.take(request, purpose)
-            except once.Stale:
-                messages.error(request, "This page was too old. Nothing was done yet; send it again.")
-                return HttpResponseRedirect(request.get_full_path())
-            if not reason:
-                messages.error(request, "Say why: the reason is kept in the log.")
-                return HttpResponseRedirect(request.get_full_path())
-            if fresh:
-                self._revoke(request, key, reason)
-            return HttpResponseRedirect(back)
+            return _once(request, purpose, back, lambda reason: self._revoke(request, key, reason))
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -234,6 +224,24 @@ class ApiKeyAdmin(Settable):
             return
         LogEntry.objects.log_actions(int(request.user.pk or 0), [key], CHANGE, f"Revoked: {reason}", single_object=True)
         messages.success(request, f"{key.prefix} is revoked.")
+
+
+def _once(request: HttpRequest, purpose: str, back: str, act: Callable[[str], None]) -> HttpResponse:
+    """Act on a form that was sent with a reason, once."""
+    reason = request.POST.get("reason", "").strip()[: operate.REASON_MAX_CHARS]
+    try:
+        fresh = bool(reason) and once.take(request, purpose)
+    except once.Stale:
+        messages.error(request, "This page was too old. Nothing was done yet; send it again.")
+        return HttpResponseRedirect(request.get_full_path())
+    if not reason:
+        messages.error(request, "Say why: the reason is kept in the log.")
+        return HttpResponseRedirect(request.get_full_path())
+    if fresh:
+        act(reason)
+    else:
+        messages.info(request, "That form was sent already; it acted once.")
+    return HttpResponseRedirect(back)
 
 
 class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
@@ -317,16 +325,64 @@ class PauseAdmin(Settable):
         made = in_force(Pause.objects.filter(scope=obj.scope, author=person_of(request))).latest("created_at")
         obj.pk, obj.key = made.pk, made.key
 
-    def delete_model(self, request: HttpRequest, obj: Pause) -> None:
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Confirm (GET) or resume (POST), with a reason. The row stays, as what was paused once."""
+        pause = self.get_object(request, object_id)
+        if pause is None:
+            raise Http404("there is no such pause")
+        if not self.has_delete_permission(request, pause):
+            raise PermissionDenied
+        back = reverse("admin:store_pause_changelist")
+        purpose = f"resume pause {pause.pk}"
+        if request.method == "POST":
+            return _once(request, purpose, back, lambda reason: self._resume(request, pause, reason))
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": f"Resume {pause.scope.replace('_', ' ')} {self.named(pause)}?",
+            "verb": "Resume",
+            "help": f"Paused by {pause.author}: {pause.reason} What has waited begins again little by little, within "
+            "20 seconds.",
+            "plain_reason": True,
+            "once_field": once.FIELD,
+            "once": once.token(request, purpose),
+            "back": back,
+        }
+        return TemplateResponse(request, "harness/admin/verb.html", context)
+
+    def _resume(self, request: HttpRequest, pause: Pause, reason: str) -> None:
         """Resume by the verb, so that the slots come back by the ramp."""
-        with staff.own_connection(scope_of(request).tenant) as connection:
-            operate.resume_scope(
-                connection,
-                obj.scope,  # type: ignore[arg-type]  # it is in force
-                self.named(obj),
-                tenant=scope_of(request).tenant,
-                actor=person_of(request),
-            )
+        try:
+            with staff.own_connection(scope_of(request).tenant) as connection:
+                done = operate.resume_scope(
+                    connection,
+                    pause.scope,  # type: ignore[arg-type]  # it is in force
+                    self.named(pause),
+                    tenant=scope_of(request).tenant,
+                    actor=person_of(request),
+                    reason=reason,
+                )
+        except HarnessError as error:
+            messages.error(request, error.message)
+            return
+        LogEntry.objects.log_actions(
+            int(request.user.pk or 0), [pause], CHANGE, f"Resumed: {reason}", single_object=True
+        )
+        messages.success(
+            request,
+            "Resumed." if done.outcome == "resumed" else "Your pause is lifted; another's remains, and holds it still.",
+        )
+
+    @admin.display(description="")
+    def act(self, pause: Pause) -> SafeString:
+        """Return a link to resume it."""
+        return format_html('<a href="{}">Resume</a>', reverse("admin:store_pause_delete", args=(pause.pk,)))
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        """Offer to resume, to who may."""
+        return (*self.list_display, "act") if self.has_delete_permission(request) else self.list_display
 
     @admin.display(description="what")
     def named(self, pause: Pause) -> str:

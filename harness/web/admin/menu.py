@@ -9,7 +9,8 @@ from django.utils.text import capfirst
 
 def groups(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the groups with their links, as Unfold wants them."""
-    from harness.web.admin.site import REGISTERED, site  # Unfold asks while the site is being made, too
+    from harness.web.admin import letters  # Unfold asks while the site is being made, too
+    from harness.web.admin.site import REGISTERED, site
 
     found: dict[str, list[dict[str, Any]]] = {
         "": [{"title": "Overview", "icon": "dashboard", "link": reverse("admin:index")}]
@@ -25,6 +26,9 @@ def groups(request: HttpRequest) -> list[dict[str, Any]]:
                 "link": reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist"),
             }
         )
+    if letters.may_see(request):
+        work = found.setdefault("Work", [])
+        work.insert(1, {"title": "Dead letters", "icon": "mail_off", "link": reverse("admin:dead_letters")})
     return [
         {"title": name or None, "separator": bool(name), "collapsible": False, "items": items}
         for name, items in found.items()

@@ -10,13 +10,13 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
+from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 from unfold.sites import UnfoldAdminSite
 
-from harness.store import models, staff
+from harness.store import models
 from harness.store.sessions import DEAD_AFTER_S
-from harness.web.admin import paging
+from harness.web.admin import letters
 from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, QuotaAdmin, TenantAdmin, in_force
 from harness.web.admin.inspected import Listed
 from harness.web.admin.logins import GroupAdmin, LoginAdmin
@@ -124,6 +124,10 @@ class HarnessAdminSite(UnfoldAdminSite):  # type: ignore[misc]  # Unfold has no 
         """Leave colours to admin.css: as Unfold's inline style they would need an exception in the CSP."""
         return {**super().each_context(request), "colors": None, "border_radius": None}
 
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Add the pages that belong to no model."""
+        return [*letters.urls(self.admin_view, self.each_context), *super().get_urls()]
+
     def search(self, request: HttpRequest) -> HttpResponse:
         """Refuse: Unfold would keep one person's results in a cache for the next."""
         raise Http404
@@ -147,19 +151,13 @@ class HarnessAdminSite(UnfoldAdminSite):  # type: ignore[misc]  # Unfold has no 
                 for pool, n in session.pools.items():
                     slots[pool] = slots.get(pool, 0) + n
         names = sorted(slots.keys() | in_flight.keys())
-        failed, _ = paging.page(
-            self._rows(models.Task, request).filter(state="failed_terminal").prefetch_related("tenant"),
-            ("id",),
-            before=None,
-            last=staff.last_id("task"),
-            most=FAILED_SHOWN,
-        )
+        dead = self._rows(models.Task, request).filter(dead_at__isnull=False).prefetch_related("tenant")
+        failed = dead.order_by("-dead_at", "-id")[:FAILED_SHOWN]
         return {
             "everything": everything,
             "pools": [(name, in_flight.get(name, 0), slots.get(name)) for name in names],
             "pauses": list(in_force(self._rows(models.Pause, request))[:50]),
             "failed": [(task, mark(task.state)) for task in failed],
-            "tasks_url": reverse("admin:store_task_changelist"),
         }
 
     def _rows(self, model: type[Any], request: HttpRequest) -> QuerySet[Any]:

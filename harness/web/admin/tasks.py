@@ -15,10 +15,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from harness.store.models import Attempt, Lease, LeaseMember, Run, Task, TaskBody, TraceEvent, WorkerSession
-from harness.web.admin import line, verbs
+from harness.web.admin import bulk, line, redrives, verbs
 from harness.web.admin.filters import ByKind, ByPool, ByPriority, ByState, ByTenant
 from harness.web.admin.inspected import Inspected
 from harness.web.admin.marks import labelled, mark
+from harness.web.admin.paging import Keyset
+from harness.web.admin.scope import scope_of
 
 SHOWN_CHARS = 4000  # of a payload or a result
 SHOWN_EVENTS = 200  # the newest; the list of the trace has all
@@ -43,6 +45,21 @@ def as_id(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
+class TaskList(Keyset):
+    """The list of tasks, with the bar of verbs on many: `bulk_bar` is what its template needs."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Fetch one page, and note what the list is narrowed by."""
+        super().get_results(request)
+        kept = [(name, request.GET[name]) for name in bulk.FILTERS if request.GET.get(name)]
+        self.bulk_bar = {
+            "verbs": bulk.offered(request),
+            "url": reverse("admin:store_task_bulk"),
+            "kept": kept,
+            "filtered": bool(kept) or scope_of(request).tenant is not None,
+        }
+
+
 class TaskAdmin(Inspected):
     """Tasks."""
 
@@ -51,6 +68,7 @@ class TaskAdmin(Inspected):
     search_fields = ("public_id",)
     search_help_text = "A task's or run's id, or the beginning of a kind"
     list_display_links: ClassVar[tuple[str, ...]] = ("what",)
+    list_before_template = "harness/admin/bulk_bar.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
         """Fetch the tenants' names beside the page, not joined to the table."""
@@ -105,10 +123,37 @@ class TaskAdmin(Inspected):
             return "–"
         return line.duration((task.finished_at - task.created_at).total_seconds())
 
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        """Put a box to tick before each state, for who may act."""
+        return ("ticked", *self.list_display[1:]) if bulk.offered(request) else self.list_display
+
+    @admin.display(description="state")
+    def ticked(self, task: Task) -> SafeString:
+        """Return the state behind a box to tick, which belongs to the bar above the list."""
+        return format_html(
+            '<span class="h-state"><input type="checkbox" class="h-tick" form="h-bulk" name="task" value="{}"'
+            ' aria-label="Tick {}">{}</span>',
+            task.pk,
+            task.public_id,
+            labelled(task.state),
+        )
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskList]:
+        """Page by key, with the bar of verbs above."""
+        return TaskList
+
     def get_urls(self) -> list[URLPattern]:
         """Add the verbs' pages."""
-        act = path("<int:task_id>/do/<str:verb>/", self.admin_site.admin_view(self.act), name="store_task_act")
-        return [act, *super().get_urls()]
+        guard = self.admin_site.admin_view
+        act = path("<int:task_id>/do/<str:verb>/", guard(self.act), name="store_task_act")
+        return [path("bulk/", guard(self.act_on_many), name="store_task_bulk"), act, *super().get_urls()]
+
+    def act_on_many(self, request: HttpRequest) -> HttpResponse:
+        """Confirm or do a verb on many tasks."""
+        if not (self.has_view_permission(request) and bulk.offered(request)):
+            raise PermissionDenied
+        context = {**self.admin_site.each_context(request), "opts": self.opts}
+        return bulk.view(request, self.get_queryset(request), context)
 
     def act(self, request: HttpRequest, task_id: int, verb: str) -> HttpResponse:
         """Confirm or do a verb."""
@@ -168,6 +213,7 @@ class TaskAdmin(Inspected):
             "attempts": [(attempt, took(attempt), attempt.traceback if tracebacks else None) for attempt in attempts],
             "tracebacks": tracebacks,
             "error": told(body["error"]),
+            "others": redrives.others(request, task, told(body["error"])),
             "input": cut(body["input_text"]),
             "output": cut(body["output_text"]),
             "lease": lease,

@@ -4,6 +4,7 @@ A verb that is added there appears here by itself: its parameters beyond the usu
 """
 
 import inspect
+import json
 import types
 import typing
 import uuid
@@ -26,10 +27,10 @@ from unfold.widgets import (
 )
 
 from harness.engine import operate
-from harness.policy.errors import HarnessError
+from harness.policy.errors import HarnessError, Invalid
 from harness.store import staff
 from harness.store.models import Task
-from harness.web.admin import once
+from harness.web.admin import once, redrives
 from harness.web.admin.marks import mark
 from harness.web.admin.scope import person_of, scope_of
 
@@ -43,6 +44,7 @@ OUTCOMES = {
     "held": "Your hold is lifted; another's remains.",
     "requeued": "It is tried again now.",
     "reprioritised": "It waits in its new priority.",
+    "redriven": "Sent again: it waits in line.",
     "wished": "It runs: it obeys at its next checkpoint.",
     "already": "Nothing was left to do.",
 }
@@ -88,8 +90,10 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
         raise Http404("there is no such task or verb")
     back = reverse("admin:store_task_change", args=(task.pk,))
     purpose = f"{name} task {task.pk}"
-    form = form_of(verb)(request.POST or None)
-    if request.method == "POST" and form.is_valid():
+    form = form_of(verb)(request.POST or None, initial=redrives.initial(task) if name == redrives.VERB else None)
+    if request.method == "POST" and form.is_valid() and name == redrives.VERB:
+        _look(request, task, form, context)
+    if request.method == "POST" and form.is_valid() and redrives.LOOK not in request.POST:
         try:
             fresh = once.take(request, purpose)
         except once.Stale:
@@ -100,9 +104,11 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
             else:
                 messages.info(request, "That form was sent already; it acted once.")
             return HttpResponseRedirect(back)
-    elif name not in _offered(request, task):
+    elif request.method != "POST" and name not in _offered(request, task):
         messages.warning(request, f"{label_of(name)} isn't possible now: the task is {task.state.replace('_', ' ')}.")
         return HttpResponseRedirect(back)
+    if name == redrives.VERB and "seen" not in context:
+        _look(request, task, None, context)
     context |= {
         "title": f"{label_of(name)} this task?",
         "task": task,
@@ -115,6 +121,17 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
         "back": back,
     }
     return TemplateResponse(request, "harness/admin/verb.html", context)
+
+
+def _look(request: HttpRequest, task: Task, form: forms.Form | None, context: dict[str, Any]) -> None:
+    """Note what a redrive would do; what it can't is an error of the form."""
+    try:
+        context |= redrives.seen(request, task, form.cleaned_data if form is not None else None)
+    except Invalid as error:
+        if form is not None:
+            form.add_error("reason" if error.field == "reason" else "input", error.message)
+    except HarnessError as error:
+        messages.warning(request, error.message)
 
 
 def _do(request: HttpRequest, task: uuid.UUID, name: str, verb: operate.Verb, said: dict[str, Any]) -> None:
@@ -138,6 +155,13 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         for name, parameter in inspect.signature(function).parameters.items()
         if name not in GIVEN and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }
+
+
+class _Json(forms.JSONField):
+    """A JSON value, written so that people can read it."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _field(name: str, parameter: inspect.Parameter) -> forms.Field:
@@ -169,4 +193,8 @@ def _field(name: str, parameter: inspect.Parameter) -> forms.Field:
         return forms.DateTimeField(widget=UnfoldAdminTextInputWidget, help_text="YYYY-MM-DD HH:MM, UTC", **common)
     if meant is str:
         return forms.CharField(widget=UnfoldAdminTextInputWidget, **common)
-    return forms.JSONField(widget=UnfoldAdminTextareaWidget, **common)
+    return _Json(
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 10, "class": "h-json", "spellcheck": "false"}),
+        help_text="JSON. Left empty: as it is.",
+        **common,
+    )

@@ -41,19 +41,42 @@ def cursor(position: int) -> str:
     >>> position(cursor(17))
     17
     """
-    return base64.urlsafe_b64encode(f"v1:{position}".encode()).decode().rstrip("=")
+    return cursor_of(str(position))
 
 
 def position(text: str) -> int:
     """Return the position of a cursor. Raises: Invalid."""
     try:
-        version, _, number = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").partition(":")
-        value = int(number)
-        if version != "v1" or not 0 <= value < 2**63:
+        value = int(text_of_cursor(text))
+        if not 0 <= value < 2**63:
+            raise ValueError(text)
+    except ValueError:
+        raise _no_cursor() from None
+    return value
+
+
+def cursor_of(place: str) -> str:
+    """Return a cursor for a place in words.
+
+    >>> text_of_cursor(cursor_of("2030-01-01 17"))
+    '2030-01-01 17'
+    """
+    return base64.urlsafe_b64encode(f"v1:{place}".encode()).decode().rstrip("=")
+
+
+def text_of_cursor(text: str) -> str:
+    """Return the place that a cursor tells of, in words. Raises: Invalid."""
+    try:
+        version, _, place = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").partition(":")
+        if version != "v1":
             raise ValueError(text)
     except (ValueError, binascii.Error):
-        raise Invalid("cursor: not one that a page gave as `next`", field="cursor") from None
-    return value
+        raise _no_cursor() from None
+    return place
+
+
+def _no_cursor() -> Invalid:
+    return Invalid("cursor: not one that a page gave as `next`", field="cursor")
 
 
 def task_links(task_id: object) -> Mapping[str, str]:

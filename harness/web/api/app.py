@@ -7,7 +7,20 @@ from ninja.errors import HttpError, ValidationError
 from harness.engine import payload
 from harness.policy.errors import HarnessError
 from harness.web import problems
-from harness.web.api import artifacts, bulk, ingestions, kinds, reading, runs, schedules, stream, tasks, usage, verbs
+from harness.web.api import (
+    artifacts,
+    bulk,
+    ingestions,
+    kinds,
+    letters,
+    reading,
+    runs,
+    schedules,
+    stream,
+    tasks,
+    usage,
+    verbs,
+)
 
 api = NinjaAPI(
     title="Harness",
@@ -20,6 +33,8 @@ api.add_router("/v1/tasks", tasks.router)
 api.add_router("/v1/tasks", verbs.router)
 api.add_router("/v1/tasks", bulk.router)
 api.add_router("/v1/tasks", stream.router)
+api.add_router("/v1/tasks", letters.verb)
+api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)
 api.add_router("/v1/runs", runs.router)
 api.add_router("/v1/runs", bulk.of_runs)

@@ -201,9 +201,9 @@ class BulkFilter(_Strict):
 
 
 class BulkIn(_Strict):
-    """A verb for all of the tenant's tasks that match. Only unfinished ones are looked at."""
+    """A verb for all of the tenant's tasks that match: unfinished ones, with redrive ended ones of a run or tag."""
 
-    verb: str = Field(max_length=50, description="cancel, pause, resume, requeue or priority")
+    verb: str = Field(max_length=50, description="cancel, pause, resume, requeue, priority or redrive")
     filter: BulkFilter
     preview: bool = Field(default=False, strict=True, description="only count")
     reason: str = Field(default="", max_length=REASON_MAX_CHARS)

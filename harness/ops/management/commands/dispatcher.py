@@ -49,5 +49,6 @@ class Command(BaseCommand):
                 ),
                 depths=Broker(settings.BROKER_URL).depths,  # a connection of its own: it is asked from another thread
                 keep_days=settings.HARNESS_KEEP_DAYS if settings.HARNESS_RETENTION else 0.0,
+                dead_keep_days=settings.HARNESS_DEAD_KEEP_DAYS,
             ),
         ).run()

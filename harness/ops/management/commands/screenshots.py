@@ -4,6 +4,7 @@ At 1440 and 390 px, light and dark. The login is made for this and removed again
 complain about is printed, and fails the command.
 """
 
+import json
 import secrets
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from harness.ops.local.browser import Browser
 from harness.ops.operators import told
 from harness.store import people
 
+ROW = "#result_list a[href*='/change/']"
 LOOKS = ((1440, 900, False), (1440, 900, True), (390, 844, False), (390, 844, True))
 
 
@@ -59,12 +61,20 @@ class Command(BaseCommand):
             "trace": "/admin/store/traceevent/",
             "keys": "/admin/store/apikey/",
             "pause": "/admin/store/pause/add/",
+            "letters": "/admin/dead-letters/",
+            "letters-list": "/admin/dead-letters/list/",
+            "bulk": "/admin/store/task/bulk/?verb=cancel&priority=2",
         }
+        if redrive := self._first(browser, f"{url}/admin/dead-letters/", "a[href*='/dead-letters/redrive/?']"):
+            pages["letters-redrive"] = redrive
+            pages["letters-reason"] = redrive.replace("/redrive/", "/list/")
         task = self._first(browser, f"{url}/admin/store/task/?state=failed_terminal") or self._first(
             browser, f"{url}/admin/store/task/"
         )
         if task:
             pages["task"] = task
+            if failed := self._first(browser, f"{url}/admin/store/task/?state=failed_terminal"):
+                pages["redrive"] = failed.replace("/change/", "/do/redrive/")
         for state in ("running", "queued"):
             if "verb" not in pages and (live := self._first(browser, f"{url}/admin/store/task/?state={state}")):
                 pages["verb"] = live.replace("/change/", "/do/cancel/")
@@ -78,9 +88,8 @@ class Command(BaseCommand):
                 self.stdout.write(f"{file.name}" + (f" ({over} px past the edge)" if over and over > 0 else ""))
 
     @staticmethod
-    def _first(browser: Browser, url: str) -> str | None:
+    def _first(browser: Browser, url: str, which: str = "") -> str | None:
         browser.open(url)
-        found = browser.run(
-            "document.querySelector('#result_list a[href*=\"/change/\"]')?.getAttribute('href')?.split('?')[0]"
-        )
+        address = "getAttribute('href')" + ("" if which else "?.split('?')[0]")
+        found = browser.run(f"document.querySelector({json.dumps(which or ROW)})?.{address}")
         return str(found) if found else None

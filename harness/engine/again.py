@@ -1,0 +1,209 @@
+"""Sending ended tasks again, a batch at a time: what may go (policy.redrive), and what its tenant has room for.
+
+`redrive` is the verb over it. A redrive is admitted like a new submission: it respects the backlog quota and the
+budget, and starts within the time that its priority has by default. The backlog is counted afresh under a lock of its
+own, so redrives alone never exceed the quota; beside submissions the bound of store.backlog holds.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from django.conf import settings
+from pydantic import ValidationError
+
+from harness.engine import payload
+from harness.kinds import registry
+from harness.kinds.registry import Kind
+from harness.policy import admission, money, redrive, terms
+from harness.policy.admission import Admit, Forbidden, OverQuota, TenantFacts
+from harness.policy.errors import HarnessError, Invalid, NotFound
+from harness.policy.redrive import Already, Go, No
+from harness.store import money as spending
+from harness.store import queries, redrives, transitions
+from harness.store.database import Connection
+from harness.store.redrives import Facts
+from harness.store.transitions import Again
+
+ERRORS_TOLD = 20
+
+
+class Keep(Enum):
+    """The input stays as it is. (None is a JSON value.)"""
+
+    INPUT = "input"
+
+
+KEEP: Final = Keep.INPUT
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """What became of many. `refused`: how many by code; `messages`: what the first of each code was told.
+
+    `more`: the limit of a call was reached, and others may be left.
+    """
+
+    redriven: int = 0
+    already: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    messages: dict[str, str] = field(default_factory=dict)
+    more: bool = False
+
+    def refuse(self, code: str, message: str, n: int = 1) -> None:
+        """Count tasks that were refused."""
+        self.refused[code] += n
+        self.messages.setdefault(code, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A task that may go, but for its tenant's room."""
+
+    facts: Facts
+    kind: Kind
+    again: Again
+
+    @property
+    def anew(self) -> bool:
+        """Whether it begins anew: without its finished steps, under another token."""
+        return self.again.input is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Another input, checked against one kind."""
+
+    value: object
+    text: str
+
+
+def decide(connection: Connection, facts: Facts, value: object) -> Ready | Already | No:
+    """Decide on one task, and on its new input unless that is KEEP. Raises: Invalid, TooLarge (the input)."""
+    kind = registry.find(facts.kind)
+    given = None if kind is None or value is KEEP else _checked(kind, value)
+    changed = value is not KEEP
+    if kind is not None and given is not None and kind.version == facts.version:
+        # An input that is equal to the old one changes nothing: steps and token stay, whoever filled in the form.
+        changed = not redrives.same_input(connection, facts.id, given.text)
+    decided = redrive.decide(
+        state=facts.state,
+        kind=facts.kind,
+        version=facts.version,
+        known_version=None if kind is None else kind.version,
+        changed=changed,
+    )
+    match decided:
+        case Go(anew=anew) if kind is not None:
+            return Ready(facts, kind, _again(facts, kind, given if anew else None))
+        case Already() | No():
+            return decided
+    raise AssertionError(f"sent again without a kind: {facts.kind}")
+
+
+def decide_all(connection: Connection, found: Sequence[Facts], value: object, tally: Tally) -> Iterator[Ready]:
+    """Yield those that may go; count the others, also those whose kind doesn't take the new input."""
+    for facts in found:
+        try:
+            decided = decide(connection, facts, value)
+        except Invalid as error:
+            tally.refuse(error.code, error.message)
+            continue
+        match decided:
+            case Ready():
+                yield decided
+            case Already():
+                tally.already += 1
+            case No(why=why, message=message):
+                tally.refuse(why, message)
+
+
+def send(
+    connection: Connection, ready: Sequence[Ready], *, tenant: int | None, actor: str, reason: str
+) -> tuple[int, list[tuple[HarnessError, int]]]:
+    """Send tasks of one tenant, as many as it has room for, in one transaction. `tenant` None: an operator does it.
+
+    Returns how many were sent, and what refused how many; the rest had been sent by someone else in the meantime.
+    """
+    whose = ready[0].facts.tenant
+    refused: list[tuple[HarnessError, int]] = []
+    with connection.transaction():
+        redrives.lock(connection, whose)
+        facts = queries.tenant_facts(connection, whose)
+        if facts is None:
+            return 0, [(NotFound("the task's tenant is gone"), len(ready))]
+        going = list(ready)
+        if tenant is not None:  # operators may send what is more urgent than the tenant may ask for
+            urgent = [item for item in going if item.facts.priority < facts.top_priority]
+            if urgent:
+                refused.append((_refusal(facts, urgent[0].facts.priority, 1, 0), len(urgent)))
+                going = [item for item in going if item.facts.priority >= facts.top_priority]
+        costing = [item for item in going if item.kind.costs]
+        standing = spending.standing(connection, whose) if costing else money.OPEN
+        if standing.line == "hard":
+            refused.append((money.refusal(standing), len(costing)))
+            going = [item for item in going if not item.kind.costs]
+        if going:
+            backlog = redrives.unfinished(connection, whose, most=facts.backlog_quota + 1)
+            room = max(0, facts.backlog_quota - backlog)
+            over = len(going) - room
+            if over > 0:
+                refused.append((_refusal(facts, facts.top_priority, over, max(backlog, facts.backlog_quota)), over))
+                going = going[:room]
+        sent = transitions.redrive(connection, [item.again for item in going], actor=actor, reason=reason)
+    return len(sent), refused
+
+
+def room_of(connection: Connection, tenant: int) -> int:
+    """Return how many tasks a tenant's backlog takes now."""
+    facts = queries.tenant_facts(connection, tenant)
+    if facts is None:
+        return 0
+    return max(0, facts.backlog_quota - redrives.unfinished(connection, tenant, most=facts.backlog_quota + 1))
+
+
+def _checked(kind: Kind, value: object) -> _Input:
+    """Check an input against its kind. Raises: Invalid, TooLarge, naming the field."""
+    text = payload.encode(value, "input", max_bytes=settings.HARNESS_BODY_MAX_BYTES)
+    try:
+        kind.input.model_validate(value)
+    except ValidationError as error:
+        errors = payload.told_by_pydantic(error, "input")
+        first = errors[0]
+        raise Invalid(
+            f"{first['field']}: {first['message']}", field=first["field"], errors=errors[:ERRORS_TOLD]
+        ) from None
+    return _Input(value, text)
+
+
+def _again(facts: Facts, kind: Kind, given: _Input | None) -> Again:
+    ttl_s = settings.HARNESS_TTL_S[facts.priority]
+    searched = bool(facts.title or facts.tags or facts.schedule)
+    return Again(
+        task=facts.id,
+        version=kind.version,
+        pool=kind.pool,
+        signature=kind.signature,
+        start_by=None if ttl_s is None else datetime.now(UTC) + timedelta(seconds=ttl_s),
+        input=None if given is None else given.text,
+        terms=terms.of_task(
+            title=facts.title or "",
+            tags=facts.tags or (),
+            kind=kind.name,
+            value=given.value,
+            schedule=str(facts.schedule) if facts.schedule else None,
+        )
+        if given is not None and searched
+        else None,
+    )
+
+
+def _refusal(tenant: TenantFacts, priority: int, count: int, backlog: int) -> HarnessError:
+    decision = admission.decide(tenant, most_urgent=priority, count=count, backlog=backlog)
+    assert not isinstance(decision, Admit)
+    if decision.why == "priority":
+        return Forbidden(decision.message, field="priority")
+    return OverQuota(decision.message, retry_after_s=decision.retry_after_s)

@@ -1,0 +1,55 @@
+-- Send ended tasks again: queued and ready, with what counts against them at 0, without output and error. release_no,
+-- the fence, stays. With another input (`changed`): that input, another token (token_epoch + 1), other words to be found
+-- by. What ended meanwhile in another way, or was sent again by someone else, is left as it is.
+-- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task.
+-- Locks: tasks by id. An ended task is on no lease. Parameters: rows (jsonb array), actor, reason.
+WITH r AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
+        task bigint, version integer, pool text, signature text, start_by timestamptz, changed boolean, input jsonb,
+        terms jsonb)
+),
+locked AS MATERIALIZED (
+    SELECT t.id, t.state AS from_state, r.* FROM (SELECT * FROM r ORDER BY task) r CROSS JOIN LATERAL (
+        SELECT id, state FROM task
+        WHERE id = r.task AND state IN ('failed_terminal', 'cancelled') AND (r.changed OR version = r.version)
+        FOR UPDATE) t
+),
+t AS (
+    UPDATE task SET
+        state = 'queued', ready = true, holds = '{}', want = NULL, single = false,
+        version = locked.version, pool = locked.pool, signature = locked.signature,
+        attempts_used = 0, lost_starts = 0, postponements = 0,
+        not_before = NULL, start_by = locked.start_by, deadline = NULL, first_claimed_at = NULL, finished_at = NULL,
+        token_epoch = token_epoch + CASE WHEN locked.changed THEN 1 ELSE 0 END,
+        event_no = event_no + 1
+    FROM locked WHERE task.id = locked.id
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no,
+              task.token_epoch, locked.from_state, locked.changed, locked.input, locked.terms
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), 'redrive', from_state, 'queued', %(actor)s,
+           jsonb_strip_nulls(jsonb_build_object(
+               'reason', nullif(%(reason)s::text, ''), 'input', CASE WHEN changed THEN 'changed' ELSE 'kept' END,
+               'token_epoch', CASE WHEN changed THEN token_epoch END))
+    FROM t
+),
+b AS (
+    UPDATE task_body SET input = CASE WHEN t.changed THEN t.input ELSE task_body.input END, output = NULL, error = NULL
+    FROM t WHERE task_body.task_id = t.id
+),
+d AS (
+    DELETE FROM task_term USING t WHERE task_term.task_id = t.id AND t.terms IS NOT NULL AND NOT t.terms ? task_term.term
+),
+w AS (
+    INSERT INTO task_term (tenant_id, term, task_id)
+    SELECT t.tenant_id, x.term, t.id FROM t CROSS JOIN LATERAL jsonb_array_elements_text(t.terms) AS x(term)
+    WHERE t.terms IS NOT NULL
+    ON CONFLICT (tenant_id, term, task_id) DO NOTHING
+),
+f AS (
+    INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t
+    ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+)
+SELECT id, token_epoch FROM t

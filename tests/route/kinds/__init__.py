@@ -1,0 +1,1 @@
+"""Kinds that only these tests register (HARNESS_TASK_PACKAGES)."""
