@@ -21,7 +21,7 @@ from benchmarks.embedded import embedded
 from benchmarks.servers import Servers
 from harness.policy.errors import HarnessError, Invalid
 
-NAMES = ("throughput", "latency", "submit", "slots", "backlog", "prefetch", "ingest", "crash", "chaos")
+NAMES = ("throughput", "latency", "submit", "slots", "backlog", "prefetch", "ingest", "crash", "guards", "chaos")
 PAIRS = 5  # below that a median of ratios says little
 
 

@@ -19,7 +19,7 @@ from django.conf import settings  # noqa: E402  (settings and registry come firs
 from django.core.management import call_command  # noqa: E402
 from psycopg import sql  # noqa: E402
 
-from benchmarks import effects, servers  # noqa: E402
+from benchmarks import bare, effects, servers  # noqa: E402
 from benchmarks.submission import Item, Submitter  # noqa: E402
 from harness.engine import operate, submit  # noqa: E402
 from harness.engine.submit import Door, TaskRequest  # noqa: E402
@@ -53,6 +53,8 @@ def reset() -> None:
                 sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(clean), sql.Literal(_run_name()))
             )
     servers.recreate_database(url, template=clean)
+    if bare.asked():
+        bare.disable_triggers(url)
 
 
 def _run_name() -> str:

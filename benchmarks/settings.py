@@ -1,14 +1,15 @@
 """The product's settings for a benchmark: its own, with the kinds for benchmarks and, on request, other slots.
 
 HARNESS_BENCH_SLOTS is a JSON object POOL -> slots of one worker process, HARNESS_BENCH_CONNECTIONS the database
-budget, HARNESS_BENCH_SABOTAGE a folder of orders to fail at (benchmarks.chaos.sabotage). Nothing else differs from
-daily use.
+budget, HARNESS_BENCH_SABOTAGE a folder of orders to fail at (benchmarks.chaos.sabotage), HARNESS_BENCH_BARE leaves out
+what guards the route (benchmarks.bare). Nothing else differs from daily use.
 """
 
 import json
 import os
 import tomllib
 
+from benchmarks import bare
 from benchmarks.chaos import sabotage
 from config.settings import *  # noqa: F403  (settings are a namespace)
 from config.settings import BASE_DIR, HARNESS_TASK_PACKAGES
@@ -26,3 +27,5 @@ HARNESS_TOPOLOGY = parse(_resources)
 
 if _folder := os.environ.get(sabotage.VARIABLE):
     sabotage.install(_folder)
+if bare.asked():
+    bare.install()

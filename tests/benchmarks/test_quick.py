@@ -140,3 +140,12 @@ def test_what_ran_in_a_killed_worker_runs_again_and_a_rolling_restart_costs_noth
     assert restart["lost"] == restart["done_twice"] == restart["attempts_spent"] == restart["starts_lost"] == 0
     assert restart["interrupted"] >= 2, "the work that outlasts every drain was handed back"
     assert report["restart_gap_s"] == max(restart["gap_s"].values()) > 0
+
+
+def test_the_arm_without_guards_leaves_out_the_trace_and_nothing_else(quick: Quick) -> None:
+    report = quick("guards")
+    for form in ("bundled", "unbundled"):
+        writes = report["row_writes_per_task"]
+        assert writes[f"harness_{form}"] - writes[f"bare_{form}"] == pytest.approx(2.0, abs=0.3), "claim and settle"
+    assert all((one["done"], one["done_twice"]) == (one["n"], 0) for one in report["drains"])
+    assert set(report["guards_cpu_ratio"]) == {"bundled", "unbundled"}
