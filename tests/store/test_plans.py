@@ -103,6 +103,7 @@ def test_a_tick_reads_no_more_with_many_finished_tasks_than_with_none(stage: Sta
         parameters = {
             "pool": "db", "after_priority": -1, "after_rank": 0.0, "after_id": 0, "priorities": [0, 1, 2, 3],
             "tenants": [], "runs": [], "signatures": [], "blocked_pairs": [], "flows": 32, "heads": 8, "rows": 64,
+            "lost_below": 2,
         }  # fmt: skip
         rows = psycopg.ClientCursor(stage.connection).execute(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters
