@@ -1,7 +1,7 @@
 """The product without what guards it, for the scenario `guards`: no trigger, no trace of the route, no audit.
 
-HARNESS_BENCH_BARE=1 in an arm's environment asks for it: `install` cuts the trace out of claim and settle in each process
-of the arm, `disable_triggers` is for the arm's fresh database, and the audit is off by the product's own setting.
+HARNESS_BENCH_BARE=1 in an arm's environment asks for it: `install` cuts the trace out of claim and settle in each
+process of the arm, `disable_triggers` is for the arm's fresh database, the audit is off by the product's own setting.
 Only benchmarks have this; nothing in the product knows it.
 """
 
