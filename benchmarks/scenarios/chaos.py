@@ -153,7 +153,9 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
     counted = Counter(finding.column for finding in outcome.findings)
     history = outcome.history
     recovered = recoveries(view(history))
-    recovery_s = [one.claimed_s for one in recovered if one.losses < LOST_STARTS_QUARANTINE]
+    home = [one for one in recovered if one.losses < LOST_STARTS_QUARANTINE]
+    recovery_s = [one.claimed_s for one in home if not one.disturbed]
+    disturbed_s = [one.claimed_s for one in home if one.disturbed]
     quarantined_s = [one.claimed_s for one in recovered if one.losses >= LOST_STARTS_QUARANTINE]
     kills = Counter(_process(fault) for fault in history.faults if _kills(fault))
     columns = {column: counted[column] for column in COLUMNS}
@@ -165,6 +167,8 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
         "recovery_max_s": recovery_s[-1] if recovery_s else None,
         "recovered": len(recovery_s),
+        "disturbed_p95_s": round(quantile(disturbed_s, 0.95), 1) if disturbed_s else None,
+        "disturbed": len(disturbed_s),
         "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
         "quarantined": len(quarantined_s),
         "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
