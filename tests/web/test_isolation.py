@@ -37,6 +37,28 @@ def test_another_tenants_ids_are_404_as_ids_that_never_were(api: Api, make_api: 
     assert other.http.get(f"/api/v1/tasks/{task}").json()["state"] == "queued"
 
 
+def test_every_route_with_an_id_answers_another_tenants_as_one_that_never_was(api: Api, make_api: Any) -> None:
+    other: Api = make_api("other")
+    theirs = {"task_id": other.submit().json()["task_id"], "run_id": other.run().json()["run_id"]}
+    never = str(uuid.uuid4())
+    asked = 0
+    for path, methods in api.http.get("/api/openapi.json").json()["paths"].items():
+        for name, known in theirs.items():
+            if f"{{{name}}}" not in path:
+                continue
+            for method in methods:
+                seen = []
+                for one in (known, never):
+                    body = {"reason": "mine"} | ({"priority": 2} if path.endswith("/priority") else {})
+                    given = {"json": body} if method == "post" else {}
+                    answer = api.http.request(method, path.replace(f"{{{name}}}", one), **given)
+                    seen.append(assert_problem(answer, 404, "not_found")["detail"].replace(one, "ID"))
+                assert seen[0] == seen[1], path  # nothing tells the two apart
+                asked += 1
+    assert asked >= 17
+    assert other.http.get(f"/api/v1/tasks/{theirs['task_id']}").json()["state"] == "queued"
+
+
 def test_the_same_idempotency_key_of_two_tenants_makes_two_tasks(api: Api, make_api: Any) -> None:
     other: Api = make_api("other")
     one, two = api.submit(key="k"), other.submit(key="k")
