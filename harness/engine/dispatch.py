@@ -6,7 +6,7 @@ once. Nothing here waits for a worker.
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.kinds import registry
@@ -51,7 +51,22 @@ def begin(connection: Connection) -> Memory:
 
 def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: int, publish: Publish) -> int:
     """Release what has room, in order. Returns how many leases were released. Raises: Unavailable (broker)."""
-    # 1. Load what is in use
+    released = 0
+    # 1. Load, 2. decide, pool after pool
+    for pool, decided in decide(connection, topology, memory):
+        # 3. Commit, then tell the workers
+        if picks := decided.picks:
+            released += _commit(connection, topology, pool, picks, epoch=epoch, publish=publish)
+        if decided.empty:
+            now_s = time.monotonic()
+            keys = snapshot.delete_empty_flows(connection, decided.empty, epoch=epoch)
+            memory.deleted += [(now_s + LOOK_AGAIN_S[0], 0, key) for key in keys]
+    _look_again(connection, memory)
+    return released
+
+
+def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterator[tuple[str, look.Decided]]:
+    """Yield what is decided for each pool that has flows and a free slot. Only reads; the caller commits in between."""
     scopes = _scopes(connection, memory)
     in_use = snapshot.in_use(connection, [pool for pool in topology.pools if pool != SYSTEM])
     left = room.measure(
@@ -67,22 +82,10 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
     standing = look.Standing(
         kinds=look.know(registry.all_kinds(), scopes.estimates), pauses=scopes.pauses, beyond=memory.beyond.keys()
     )
-    released = 0
     for pool in in_use.with_flows:
-        if left.free.get(pool, 0) <= 0:
-            continue
-        # 2. Decide, page by page while slots remain
-        seen = memory.seen.setdefault(pool, look.Seen())
-        decided = look.decide(pool, left, standing, seen, lambda asked: snapshot.flows(connection, asked))
-        # 3. Commit, then tell the workers
-        if picks := decided.picks:
-            released += _commit(connection, topology, pool, picks, epoch=epoch, publish=publish)
-        if decided.empty:
-            now_s = time.monotonic()
-            keys = snapshot.delete_empty_flows(connection, decided.empty, epoch=epoch)
-            memory.deleted += [(now_s + LOOK_AGAIN_S[0], 0, key) for key in keys]
-    _look_again(connection, memory)
-    return released
+        if left.free.get(pool, 0) > 0:
+            seen = memory.seen.setdefault(pool, look.Seen())
+            yield pool, look.decide(pool, left, standing, seen, lambda asked: snapshot.flows(connection, asked))
 
 
 def _scopes(connection: Connection, memory: Memory) -> Scopes:
