@@ -36,6 +36,7 @@ class Memory:
     """What a leader remembers between ticks; losing it costs one full scan, never a task."""
 
     scopes: Scopes | None = None
+    kinds: look.Kinds | None = None  # gathered when the scopes are read: that costs as much as a small plan
     scopes_read_s: float = 0.0
     deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
     seen: dict[str, look.Seen] = field(default_factory=dict)  # what the last look at a pool found
@@ -79,9 +80,8 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
     if scopes.ramps:
         held = snapshot.leases_by_scope(connection)
         room.slow_down(left, scopes.ramps, held, aged_s=time.monotonic() - memory.scopes_read_s)
-    standing = look.Standing(
-        kinds=look.know(registry.all_kinds(), scopes.estimates), pauses=scopes.pauses, beyond=memory.beyond.keys()
-    )
+    kinds = memory.kinds or look.know(registry.all_kinds(), scopes.estimates)
+    standing = look.Standing(kinds=kinds, pauses=scopes.pauses, beyond=memory.beyond.keys())
     for pool in in_use.with_flows:
         if left.free.get(pool, 0) > 0:
             seen = memory.seen.setdefault(pool, look.Seen())
@@ -92,6 +92,7 @@ def _scopes(connection: Connection, memory: Memory) -> Scopes:
     now_s = time.monotonic()
     if memory.scopes is None or now_s - memory.scopes_read_s >= SCOPES_EVERY_S:
         memory.scopes, memory.scopes_read_s = snapshot.scopes(connection), now_s
+        memory.kinds = look.know(registry.all_kinds(), memory.scopes.estimates)
         _look_at_budgets(connection, memory)
     return memory.scopes
 
