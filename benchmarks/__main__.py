@@ -21,7 +21,19 @@ from benchmarks.embedded import embedded
 from benchmarks.servers import Servers
 from harness.policy.errors import HarnessError, Invalid
 
-NAMES = ("throughput", "latency", "submit", "slots", "backlog", "prefetch", "ingest", "crash", "guards", "chaos")
+NAMES = (
+    "throughput",
+    "latency",
+    "submit",
+    "slots",
+    "backlog",
+    "prefetch",
+    "ingest",
+    "crash",
+    "guards",
+    "chaos",
+    "simulator",
+)
 PAIRS = 5  # below that a median of ratios says little
 
 

@@ -12,6 +12,7 @@ from django.conf import settings
 from harness.engine import dispatch, execute
 from harness.engine.process import ProcessState, boottime_s, open_process
 from harness.kinds import registry
+from harness.policy.look import Seen
 from harness.store import leader, sessions, transitions
 from harness.store.database import Connection, Role, connect
 from harness.store.message import Message
@@ -72,12 +73,16 @@ class Stage:
         tasks = [NewTask(public_id=uuid.uuid4(), **fields) for _ in range(n)]
         return transitions.submit(self.connection, tasks, tenant=tenant, run=run, actor="test")
 
+    def see_short_work(self) -> None:
+        """As if the tick before had seen work in the pool `db` that shares slots."""
+        self.memory.seen.setdefault("db", Seen()).bundled = True
+
     def tick(self) -> list[Message]:
         """One tick of the dispatcher; the messages are kept and returned, not sent."""
         assert self.epoch is not None
         self.messages = []
         self.memory.scopes = None  # a test changes caps and pauses faster than a leader looks
-        self.memory.bundled["db"] = True  # as if the tick before had seen short work
+        self.see_short_work()
         dispatch.tick(
             self.connection,
             settings.HARNESS_TOPOLOGY,

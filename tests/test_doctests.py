@@ -10,8 +10,9 @@ import pytest
 import harness.kinds
 import harness.ops.local
 import harness.policy
+import harness.sim
 
-_PACKAGES: tuple[ModuleType, ...] = (harness.policy, harness.kinds, harness.ops.local)
+_PACKAGES: tuple[ModuleType, ...] = (harness.policy, harness.kinds, harness.ops.local, harness.sim)
 
 
 @pytest.mark.parametrize(

@@ -124,15 +124,15 @@ def plan(facts: Facts) -> Plan:
     heap = [(*_order(flow, counters), flow) for flow in facts.flows if flow.heads]
     heapq.heapify(heap)
     while heap:
+        if counters.free <= 0:
+            counters.held.update((entry[-1].id, "slots") for entry in heap)
+            break
         *key, flow = heapq.heappop(heap)
         fresh = _order(flow, counters)
         if tuple(key) != fresh:  # its tenant or run was served since: put it where it belongs now
             heapq.heappush(heap, (*fresh, flow))
             continue
         start = taken.get(flow.id, 0)
-        if counters.free <= 0:
-            counters.held[flow.id] = "slots"
-            continue
         reason, room = _room(flow, facts.pool, counters)
         if reason is not None:
             counters.held[flow.id] = reason

@@ -4,28 +4,15 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.policy.dispatch import FlowFacts, Head
+from harness.policy.look import Asked
 from harness.policy.ramp import WHOLE_AFTER_S
+from harness.policy.room import InFlight, needs
 from harness.store import sql
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
 
-NOBODY_LOST_SO_MANY = 2**31 - 1
 FlowKey = tuple[str, int, int, int, str]  # pool, priority, tenant, run, signature
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """Live leases of one (pool, via, tenant, run, signature): slots and members; caps of the tenant and run."""
-
-    pool: str
-    via: str | None
-    tenant: int
-    run: int
-    signature: str
-    leases: int
-    members: int
-    tenant_cap: int
-    run_cap: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,36 +35,6 @@ class Scopes:
     quotas: tuple[tuple[int, str, str, int], ...]
     estimates: dict[str, float]
     ramps: tuple[tuple[str, str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FlowRow:
-    """A flow with its first heads, as (task id, kind, single, lost_starts), oldest first."""
-
-    id: int
-    priority: int
-    tenant: int
-    run: int
-    signature: str
-    rank: float
-    tenant_cap: int
-    run_cap: int | None
-    heads: tuple[tuple[int, str, bool, int], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Blocked:
-    """What to leave out of a look at flows, before LIMIT."""
-
-    priorities: frozenset[int] = frozenset()
-    tenants: frozenset[int] = frozenset()
-    runs: frozenset[int] = frozenset()
-    signatures: frozenset[str] = frozenset()
-    pairs: frozenset[tuple[int, str]] = frozenset()
-    lost_below: int = NOBODY_LOST_SO_MANY  # tasks that have lost so many workers, or more
-
-
-START = (-1, 0.0, 0)  # before the first flow
 
 
 def in_use(connection: Connection, pools: Sequence[str]) -> InUse:
@@ -112,51 +69,56 @@ def leases_by_scope(connection: Connection) -> list[tuple[str, int, int, int, in
     return [(row[0], row[1], row[2], row[3], row[4]) for row in cursor]
 
 
-def flows(
-    connection: Connection,
-    pool: str,
-    *,
-    after: tuple[int, float, int],
-    blocked: Blocked,
-    limit: int,
-    heads: int,
-    rows: int,
-) -> list[FlowRow]:
-    """Return the next flows of a pool after (priority, rank, id), each with at most `heads` heads (none: it is empty).
-
-    At most `limit` flows and `rows` heads in all; the last flow may come with fewer heads than it has.
-    """
+def flows(connection: Connection, asked: Asked) -> list[FlowFacts]:
+    """Answer a look: the next flows of a pool, each with its first heads, oldest first (none: it is empty)."""
+    blocked = asked.blocked
     cursor = connection.execute(
         sql.load("snapshot/flows"),
         {
-            "pool": pool,
-            "after_priority": after[0],
-            "after_rank": after[1],
-            "after_id": after[2],
+            "pool": asked.pool,
+            "after_priority": asked.after[0],
+            "after_rank": asked.after[1],
+            "after_id": asked.after[2],
             "priorities": [priority for priority in range(4) if priority not in blocked.priorities],
             "tenants": list(blocked.tenants),
             "runs": list(blocked.runs),
             "signatures": list(blocked.signatures),
             "blocked_pairs": [f"{tenant}:{signature}" for tenant, signature in blocked.pairs],
-            "flows": limit,
-            "heads": heads,
-            "rows": rows,
+            "flows": asked.flows,
+            "heads": asked.heads,
+            "rows": asked.rows,
             "lost_below": blocked.lost_below,
         },
     )
-    found: list[FlowRow] = []
-    head: tuple[int, int, int, int, str, float, int, int | None] | None = None
-    collected: list[tuple[int, str, bool, int]] = []
+    found: list[FlowFacts] = []
+    first: tuple[int, int, int, int, str, float, int, int | None] | None = None
+    heads: list[Head] = []
     for row in cursor:
-        if head is None or row[0] != head[0]:
-            if head is not None:
-                found.append(FlowRow(*head, tuple(collected)))
-            head, collected = row[:8], []
+        if first is None or row[0] != first[0]:
+            if first is not None:
+                found.append(_flow(first, heads))
+            first, heads = row[:8], []
         if row[8] is not None:
-            collected.append((row[8], row[9], row[10], row[11]))
-    if head is not None:
-        found.append(FlowRow(*head, tuple(collected)))
+            heads.append(Head(row[8], row[9], row[10], row[11]))
+    if first is not None:
+        found.append(_flow(first, heads))
     return found
+
+
+def _flow(row: tuple[int, int, int, int, str, float, int, int | None], heads: list[Head]) -> FlowFacts:
+    flow, priority, tenant, run, signature, rank, tenant_cap, run_cap = row
+    return FlowFacts(
+        id=flow,
+        priority=priority,
+        tenant=tenant,
+        run=run,
+        signature=signature,
+        rank=rank,
+        tenant_cap=tenant_cap,
+        run_cap=run_cap,
+        heads=tuple(heads),
+        needs=needs(signature),
+    )
 
 
 def delete_empty_flows(connection: Connection, flow_ids: Sequence[int], *, epoch: int) -> list[FlowKey]:

@@ -129,7 +129,7 @@ def test_a_wish_about_a_task_without_lease_is_obeyed(
 
 def test_a_bundle_loses_only_the_member_that_does_not_fit(house: House) -> None:
     first, second = house.stage.submit("noop", n=2)
-    house.stage.memory.bundled["db"] = True
+    house.stage.see_short_work()
     house.force("UPDATE worker_session SET pools = '{\"db\": 1}'")
     (message,) = house.stage.tick()
     assert len(house.stage.claim(message, house.session)) == 2

@@ -75,7 +75,7 @@ class Yard:
     def dispatch(self, connection: Connection, dice: random.Random) -> None:
         assert self.stage.epoch is not None
         leader.renew(connection, self.stage.epoch)
-        self.stage.memory.bundled["db"] = True
+        self.stage.see_short_work()
         dispatch.tick(
             connection,
             settings.HARNESS_TOPOLOGY,

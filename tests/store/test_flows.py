@@ -4,6 +4,7 @@ import threading
 import uuid
 
 from harness.engine import dispatch
+from harness.policy.look import START, Asked, Blocked
 from harness.store import snapshot, transitions
 from harness.store.transitions import NewTask
 from tests.stage import Stage
@@ -25,7 +26,8 @@ def test_a_flow_deleted_while_a_task_is_being_submitted_into_it_comes_back(stage
     (flow,) = [
         row.id
         for row in snapshot.flows(
-            stage.connection, "db", after=snapshot.START, blocked=snapshot.Blocked(), limit=10, heads=1, rows=10
+            stage.connection,
+            Asked(pool="db", after=START, blocked=Blocked(), flows=10, heads=1, rows=10),
         )
     ]
     assert stage.epoch is not None

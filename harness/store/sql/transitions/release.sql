@@ -38,7 +38,8 @@ l AS (
     RETURNING id, token
 ),
 served AS (
-    UPDATE flow SET rank = extract(epoch FROM clock_timestamp())
+    -- One time for all that this tick served: which of them is updated first means nothing, the id decides.
+    UPDATE flow SET rank = extract(epoch FROM statement_timestamp())
     WHERE id = ANY(%(flows)s::bigint[]) AND EXISTS (SELECT FROM fence)
 )
 SELECT id, token FROM l

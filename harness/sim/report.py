@@ -1,0 +1,241 @@
+"""What a simulation came to: figures by name, the ranges that were missed, and both as text.
+
+`figures` is a tree of numbers; a scenario names one by its path ("waits.victims.p2.p99_s"). Everything but what
+it cost (`cost`, the ticks of `by_cell`) follows from scenario and seed.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.policy.lifecycle import Event
+from harness.sim.meter import Use, quantile
+from harness.sim.run import COST_EVERY, Played, play
+from harness.sim.scenario import Expect, Scenario
+
+CLASSES = ("p0", "p1", "p2", "p3")
+EVENTS = (Event.BURY, Event.FAIL, Event.LOSE, Event.POSTPONE, Event.SUCCEED)
+COUNTS = {str(event) for event in EVENTS} | {
+    "handed_back",
+    "refused_backlog",
+    "refused_priority",
+    "starts_lost",
+    "submitted",
+    "withdrawn",
+    "workers_lost",
+    "zombies",
+}
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """The figures, and for each asserted range that was missed a sentence that says which and by what."""
+
+    figures: Tree
+    missed: tuple[str, ...]
+
+
+def simulate(scenario: Scenario, *, seed: int | None = None) -> Report:
+    """Play a scenario and report. `seed`: other dice than its own."""
+    seed = scenario.seed if seed is None else seed
+    cells = [play(scenario, seed=seed, cell=cell) for cell in range(scenario.cells_run)]
+    figures: Tree = {
+        "title": scenario.title,
+        "seed": seed,
+        "plan": scenario.plan,
+        "cells": len(cells),
+        "counts": _counts(cells),
+        "simulated_s": max(cell.end_s for cell in cells),
+        "makespan_s": max(cell.last_s - cell.first_s for cell in cells),
+        "waits": _waits(cells),
+        "tenants": _by_tenant(cells),
+        "groups": _groups(cells),
+        "classes": _classes(cells, cells[0].meter.pools),
+        "pools": _uses([cell.meter.pools for cell in cells]),
+        "resources": _uses([cell.meter.resources for cell in cells]),
+        "starvation": _starvation(cells),
+        "caps_exceeded": sum(_exceeded(cell) for cell in cells),
+        "cost": _cost(cells),
+    }
+    _add_shares(figures["pools"], cells)
+    if scenario.cells > 1:
+        figures["by_cell"] = [_cell(cell) for cell in cells]
+        figures["worst_cell"] = {"p0_p99_s": max(one["p0_p99_s"] for one in figures["by_cell"])}
+    return Report(figures=figures, missed=tuple(_missed(figures, scenario.expect)))
+
+
+def _counts(cells: Sequence[Played]) -> dict[str, int]:
+    """What happened how often; what can happen and didn't is 0, so that it can be asserted."""
+    total = Counter[str]()
+    for cell in cells:
+        total.update(cell.counts)
+    return {name: total[name] for name in sorted(COUNTS | total.keys())}
+
+
+def find(figures: Mapping[str, Any], path: str) -> float | None:
+    """Return the figure of a dotted path, if there is one.
+
+    >>> find({"pools": {"llm": {"use": 0.5}}}, "pools.llm.use"), find({}, "pools.llm.use")
+    (0.5, None)
+    """
+    at: Any = figures
+    while path:
+        if not isinstance(at, Mapping):
+            return None
+        # A name may have dots or colons in it (a resource's): the longest that fits.
+        name = max((key for key in at if path == key or path.startswith(f"{key}.")), key=len, default=None)
+        if name is None:
+            return None
+        at, path = at[name], path[len(name) + 1 :]
+    return float(at) if isinstance(at, int | float) and not isinstance(at, bool) else None
+
+
+def _missed(figures: Tree, expected: Iterable[Expect]) -> Iterable[str]:
+    for one in expected:
+        value = find(figures, one.figure)
+        if value is None:
+            yield f"{one.figure}: the report has no such figure; `simulate --json` shows what it has"
+        elif not one.least <= value <= one.most:
+            yield f"{one.figure}: {value:g} is not in [{one.least:g}, {one.most:g}]"
+
+
+def _spread(waits: "Iterable[array[float]]") -> Tree:
+    every = array("d")
+    for one in waits:
+        every.extend(one)
+    ordered = sorted(every)
+    return {
+        "n": len(ordered),
+        "mean_s": sum(ordered) / len(ordered) if ordered else 0.0,
+        "p50_s": quantile(ordered, 0.50),
+        "p95_s": quantile(ordered, 0.95),
+        "p99_s": quantile(ordered, 0.99),
+        "max_s": ordered[-1] if ordered else 0.0,
+    }
+
+
+def _waits(cells: Sequence[Played]) -> Tree:
+    found: dict[str, dict[str, list[array[float]]]] = {"all": {}}
+    for cell in cells:
+        for (group, _, _, priority), waits in cell.meter.waits.items():
+            for whose in (group, "all"):
+                for which in (CLASSES[priority], "all"):
+                    found.setdefault(whose, {}).setdefault(which, []).append(waits)
+    return {whose: {which: _spread(waits) for which, waits in sorted(of.items())} for whose, of in found.items()}
+
+
+def _by_tenant(cells: Sequence[Played]) -> Tree:
+    found: dict[str, dict[str, list[array[float]]]] = {}
+    for cell in cells:
+        for (_, tenant, _, priority), waits in sorted(cell.meter.waits.items()):
+            if tenant:
+                found.setdefault(tenant, {}).setdefault(CLASSES[priority], []).append(waits)
+    return {tenant: {which: _spread(waits) for which, waits in of.items()} for tenant, of in found.items()}
+
+
+def _groups(cells: Sequence[Played]) -> Tree:
+    found: Tree = {}
+    for cell in cells:
+        for tenant in cell.world.tenants.values():
+            one = found.setdefault(tenant.group, {"tenants": 0, "most_in_flight": 0, "unfinished": 0})
+            one["tenants"] += 1
+            one["most_in_flight"] = max(one["most_in_flight"], tenant.most_in_flight)
+            one["unfinished"] += tenant.live
+        for run in cell.world.runs.values():
+            one = found[run.tenant.group]
+            one["most_in_flight_of_a_run"] = max(one.get("most_in_flight_of_a_run", 0), run.most_in_flight)
+    return found
+
+
+def _classes(cells: Sequence[Played], pools: Iterable[str]) -> Tree:
+    names = list(pools)
+    starts = [sum(cell.meter.starts[pool][p] for cell in cells for pool in names) for p in range(4)]
+    slot_s = [sum(cell.meter.slot_s[pool][p] for cell in cells for pool in names) for p in range(4)]
+    return {
+        name: {
+            "starts": starts[p],
+            "slot_s": slot_s[p],
+            "share_of_starts": starts[p] / max(1, sum(starts)),
+            "share_of_slot_s": slot_s[p] / sum(slot_s) if any(slot_s) else 0.0,
+        }
+        for p, name in enumerate(CLASSES)
+    }
+
+
+def _uses(cells: Sequence[Mapping[str, Use]]) -> Tree:
+    found: Tree = {}
+    for name in cells[0]:
+        uses = [cell[name] for cell in cells]
+        capacity_s = sum(use.capacity_s for use in uses)
+        wanted_s = sum(use.wanted_capacity_s for use in uses)
+        found[name] = {
+            "use": sum(use.used_s for use in uses) / capacity_s if capacity_s else 0.0,
+            "use_while_wanted": sum(use.wanted_used_s for use in uses) / wanted_s if wanted_s else 0.0,
+        }
+    return found
+
+
+def _add_shares(pools: Tree, cells: Sequence[Played]) -> None:
+    for name, pool in pools.items():
+        pool["classes"] = _classes(cells, [name])
+        pool["waits"] = {
+            CLASSES[p]: _spread(
+                [
+                    waits
+                    for cell in cells
+                    for (_, _, where, priority), waits in cell.meter.waits.items()
+                    if (where, priority) == (name, p)
+                ]
+            )
+            for p in sorted({key[3] for cell in cells for key in cell.meter.waits if key[2] == name})
+        }
+        for what in ("slot_seconds", "satisfaction"):
+            values = [value for cell in cells for value in getattr(cell.meter.windows[name], what)]
+            if values:
+                pool[f"jain_{what}"] = {
+                    "windows": len(values),
+                    "min": min(values),
+                    "mean": sum(values) / len(values),
+                }
+
+
+def _starvation(cells: Sequence[Played]) -> Tree:
+    longest = {name: max(cell.meter.longest_wait_s[p] for cell in cells) for p, name in enumerate(CLASSES)}
+    return {"longest_wait_s": max(longest.values()), **longest}
+
+
+def _exceeded(cell: Played) -> int:
+    tenants = sum(1 for tenant in cell.world.tenants.values() if tenant.most_in_flight > tenant.cap)
+    runs = [run for run in cell.world.runs.values() if run.fanout_cap is not None]
+    return tenants + sum(1 for run in runs if run.most_in_flight > (run.fanout_cap or 0))
+
+
+def _cost(cells: Sequence[Played]) -> Tree:
+    cpu_s = sum(cell.cost.cpu_s for cell in cells)
+    starts = sum(cell.counts["starts"] for cell in cells)
+    ticks = array("d")
+    for cell in cells:
+        ticks.extend(cell.cost.ticks_s)
+    ordered = sorted(ticks)
+    return {
+        "cpu_s": cpu_s,
+        "tasks_per_s": starts / cpu_s if cpu_s else 0.0,
+        "tick_mean_ms": 1000 * sum(ordered) / len(ordered) if ordered else 0.0,
+        "tick_p99_ms": 1000 * quantile(ordered, 0.99),
+    }
+
+
+def _cell(cell: Played) -> Tree:
+    p0 = [waits for (_, _, _, priority), waits in cell.meter.waits.items() if priority == 0]
+    cost = _cost([cell])
+    return {
+        "starts": cell.counts["starts"],
+        "p0_p99_s": _spread(p0)["p99_s"],
+        "ticks_per_s": cell.counts["ticks"] / cell.end_s if cell.end_s else 0.0,
+        "tick_mean_ms": cost["tick_mean_ms"],
+        "tick_p99_ms": cost["tick_p99_ms"],
+        "planning_share_of_a_core": COST_EVERY * sum(cell.cost.ticks_s) / cell.end_s if cell.end_s else 0.0,
+    }

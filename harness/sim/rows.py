@@ -1,0 +1,117 @@
+"""The rows of a simulated world: what the tables tenant, run, task, lease and charge hold, as far as policy asks."""
+
+from dataclasses import dataclass
+
+from harness.policy.dispatch import FlowFacts
+from harness.policy.lifecycle import State
+from harness.policy.room import InFlight
+from harness.sim.trace import TracedAttempt
+
+
+@dataclass(slots=True)
+class Tenant:
+    """A tenant; `live`: its unfinished tasks; `in_flight`, `most_in_flight`: its members on leases, counted here."""
+
+    id: int
+    name: str
+    group: str
+    cap: int = 1000
+    weight: float = 1.0
+    backlog_quota: int = 10**9
+    top_priority: int = 0
+    live: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """A run and its fan-out cap."""
+
+    id: int
+    tenant: Tenant
+    fanout_cap: int | None
+    in_flight: int = 0
+    most_in_flight: int = 0
+
+
+@dataclass(slots=True)
+class Task:
+    """A task. `replay`: what its attempts were, when it comes from a trace."""
+
+    id: int
+    tenant: Tenant
+    run: Run | None
+    kind: str
+    pool: str
+    priority: int
+    signature: str
+    submitted_s: float
+    ready_s: float
+    state: State = State.QUEUED
+    single: bool = False
+    attempts_used: int = 0
+    lost_starts: int = 0
+    postponements: int = 0
+    starts: int = 0
+    replay: tuple[TracedAttempt, ...] | None = None
+
+
+@dataclass(slots=True)
+class Lease:
+    """One slot, taken. `members`: tasks still to settle, in order; `n`: how many there were."""
+
+    id: int
+    pool: str
+    via: str | None
+    tenant: Tenant
+    run: Run | None
+    priority: int
+    signature: str
+    members: list[Task]
+    n: int
+    flow: FlowFacts
+    released_s: float
+    claimed_s: float | None = None
+    dead: bool = False
+    zombie: bool = False
+
+    @property
+    def where(self) -> str:
+        """The pool whose workers run it."""
+        return self.via or self.pool
+
+
+@dataclass(slots=True)
+class Charge:
+    """What one settle used."""
+
+    pool: str
+    tenant: int
+    run: int
+    kind: str
+    slot_s: float
+
+
+def use_of(lease: Lease) -> InFlight:
+    """Return what a lease holds."""
+    flow = lease.flow
+    return InFlight(
+        lease.pool,
+        lease.via,
+        flow.tenant,
+        flow.run,
+        lease.signature,
+        1,
+        max(1, len(lease.members)),
+        flow.tenant_cap,
+        flow.run_cap,
+    )
+
+
+def count_members(lease: Lease, n: int) -> None:
+    """Count what is in flight a second time, by the tasks' own tenants: what the report checks caps with."""
+    for owner in (lease.tenant, lease.run):
+        if owner is not None:
+            owner.in_flight += n
+            owner.most_in_flight = max(owner.most_in_flight, owner.in_flight)

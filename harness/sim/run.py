@@ -1,0 +1,285 @@
+"""Plays a scenario in virtual time: what comes, when the dispatcher ticks, what changes; policy decides in between.
+
+The loop stands in for the dispatcher's process and its sweep. One cell at a time; cells share nothing.
+Invariants: time never goes back; the same scenario, seed and cell give the same events.
+"""
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from harness.policy import admission
+from harness.policy.lifecycle import State
+from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
+from harness.sim import replay, workload
+from harness.sim.clock import Clock
+from harness.sim.meter import FEW_TENANTS, Meter
+from harness.sim.rows import Task, Tenant
+from harness.sim.scenario import Scenario
+from harness.sim.workers import Workers
+from harness.sim.workload import Arrival
+from harness.sim.world import FIRST_COME, PLANS, World
+
+COST_EVERY = 8  # ticks of which one is timed: reading the time of the process costs as much as a small tick
+
+
+@dataclass(slots=True)
+class Cost:
+    """What the simulator itself took, in seconds of one core; of some ticks. Not part of what a seed determines."""
+
+    cpu_s: float = 0.0
+    ticks_s: "array[float]" = field(default_factory=lambda: array("d"))
+
+
+@dataclass(slots=True)
+class Played:
+    """What one cell came to."""
+
+    world: World
+    meter: Meter
+    counts: Counter[str]
+    cost: Cost
+    end_s: float
+    first_s: float
+    last_s: float
+
+
+def play(scenario: Scenario, *, seed: int, cell: int = 0) -> Played:
+    """Play one cell of a scenario."""
+    return _Play(scenario, Random(f"{seed}/{cell}"), cell).run()
+
+
+class _Play:
+    def __init__(self, scenario: Scenario, dice: Random, cell: int) -> None:
+        self.scenario = scenario
+        self.cell = cell
+        self.clock = Clock()
+        self.counts: Counter[str] = Counter()
+        self.cost = Cost()
+        pools = {pool: self._share(steps[0][1]) for pool, steps in scenario.pools.items()}
+        resources = {name: self._share(steps[0][1]) for name, steps in scenario.resources.items()}
+        everybody = [(group, name) for group in scenario.tenants.values() for name in group.names()]
+        self.meter = Meter(pools=pools, resources=resources, by_tenant=len(everybody) <= FEW_TENANTS)
+        self.world = World(
+            pools,
+            resources,
+            scenario.kinds.values(),
+            plan=PLANS.get(scenario.plan, PLANS["present"]),
+            first_come=scenario.plan == FIRST_COME,
+            watch=self.meter,
+        )
+        self.groups: dict[str, list[Tenant]] = {name: [] for name in scenario.tenants}
+        for number, (group, name) in enumerate(everybody, 1):
+            if number % scenario.cells == cell:
+                tenant = Tenant(
+                    number, name, group.name, group.cap, group.weight, group.backlog_quota, group.top_priority
+                )
+                self.groups[group.name].append(tenant)
+                self.world.add_tenant(tenant, group.quotas)
+        self.world.estimates |= scenario.trace.estimates if scenario.trace else {}
+        self.world.stand()
+        self.workers = Workers(
+            self.world,
+            self.clock,
+            self.meter,
+            dice,
+            self.counts,
+            kinds=scenario.kinds,
+            wake=self._wake,
+            sweep_s=scenario.dispatcher.sweep_s,
+        )
+        self._ticked_s = -1.0
+        self._tick_planned = False
+        self._first_s: float | None = None
+        self._pauses: list[int] = []
+        self._arrivals = self._all_arrivals(Random(dice.getrandbits(64)))
+
+    def run(self) -> Played:
+        """Play until nothing is left to happen, or the scenario's end."""
+        began_s = time.process_time()
+        self._plan_ahead()
+        clock, world, meter = self.clock, self.world, self.meter
+        end_s = float("inf") if self.scenario.end_s is None else self.scenario.end_s
+        while (next_s := clock.next_s()) is not None and next_s <= end_s:
+            act, what = clock.pop()
+            world.now_s = meter.now_s = clock.now_s
+            act(what)
+        if self.scenario.end_s is not None:
+            clock.now_s = world.now_s = meter.now_s = end_s
+        meter.finish(world.leases.values())
+        for task in world.tasks.values():
+            if task.state is State.QUEUED and not task.starts:
+                meter.still_waits(task)
+        self.cost.cpu_s = time.process_time() - began_s
+        first_s = self._first_s or 0.0
+        return Played(world, meter, self.counts, self.cost, clock.now_s, first_s, max(first_s, self.workers.last_s))
+
+    def _plan_ahead(self) -> None:
+        scenario, clock = self.scenario, self.clock
+        clock.at(scenario.measure.from_s, self._begin)
+        for pool, steps in scenario.pools.items():
+            for at_s, n in steps[1:]:
+                clock.at(at_s, lambda what: self.workers.set_slots(*what), (pool, self._share(n)))
+        for name, steps in scenario.resources.items():
+            for at_s, n in steps[1:]:
+                clock.at(at_s, self._set_capacity, (name, self._share(n)))
+        for number, pause in enumerate(scenario.pauses):
+            clock.at(pause.from_s, self._pause, number)
+            clock.at(pause.until_s, self._resume, number)
+        for loss in scenario.losses:
+            clock.at(loss.at_s, self.workers.kill, loss)
+        self._next_arrival()
+        clock.beat(scenario.dispatcher.sweep_s, self._sweep)
+
+    def _share(self, n: int) -> int:
+        """This cell's part of n; all parts together are n."""
+        return n // self.scenario.cells + int(self.cell < n % self.scenario.cells)
+
+    # -- measuring
+
+    def _begin(self, _: None) -> None:
+        measure = self.scenario.measure
+        self.meter.begin(measure.until_s)
+        self.clock.beat(measure.window_s, self._window)
+        self.clock.at(measure.until_s, lambda _: self.meter.finish(self.world.leases.values()))
+
+    def _window(self, _: None) -> None:
+        self.meter.window(self.world.leases.values())
+        if not self.meter.over:
+            self.clock.beat(self.scenario.measure.window_s, self._window)
+
+    # -- what comes
+
+    def _all_arrivals(self, dice: Random) -> Iterator[Arrival | replay.Replayed]:
+        if self.scenario.trace is not None:
+            return replay.arrivals(self.scenario.trace, self.world, self.groups)
+        return workload.arrivals(self.scenario.works, self.groups, dice)
+
+    def _next_arrival(self) -> None:
+        arrival = next(self._arrivals, None)
+        if arrival is not None:
+            self.clock.at(arrival.at_s, self._arrive if isinstance(arrival, Arrival) else self._replay, arrival)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        work, tenant = arrival.work, arrival.tenant
+        kind = self.scenario.kinds[work.kind]
+        if self._admitted(tenant, work.priority, work.batch):
+            run = self.world.add_run(tenant, work.fanout_cap) if work.as_run else None
+            for _ in range(work.batch):
+                self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
+            self._came(work.batch)
+        self._next_arrival()
+
+    def _replay(self, arrival: replay.Replayed) -> None:
+        recorded, now_s = arrival.task, self.clock.now_s
+        # Whether it was admitted was decided when it was recorded.
+        task = self.world.submit(
+            arrival.tenant,
+            arrival.run,
+            recorded.kind,
+            recorded.pool,
+            recorded.priority,
+            recorded.signature,
+            ready=not recorded.ready_s,
+            replay=recorded.attempts,
+        )
+        if recorded.ready_s:
+            self.clock.at(now_s + recorded.ready_s, self.workers.ripen, task)
+        if recorded.withdrawn_s is not None:
+            self.clock.at(now_s + recorded.withdrawn_s, self._withdraw, task)
+        self._came(1)
+        self._next_arrival()
+
+    def _admitted(self, tenant: Tenant, priority: int, count: int) -> bool:
+        facts = admission.TenantFacts(
+            id=tenant.id, name=tenant.name, top_priority=tenant.top_priority, backlog_quota=tenant.backlog_quota
+        )
+        answer = admission.decide(facts, most_urgent=priority, count=count, backlog=tenant.live)
+        if isinstance(answer, admission.Admit):
+            return True
+        self.counts[f"refused_{answer.why}"] += count
+        return False
+
+    def _came(self, n: int) -> None:
+        if self._first_s is None:
+            self._first_s = self.clock.now_s
+        self.counts["submitted"] += n
+        self._wake()
+
+    def _withdraw(self, task: Task) -> None:
+        if task.id in self.world.tasks and self.world.withdraw(task):
+            self.counts["withdrawn"] += 1
+
+    # -- the dispatcher
+
+    def _wake(self) -> None:
+        """Something became ready or free: a tick comes, but no closer to the last one than the loop allows."""
+        if not self._tick_planned:
+            free = self.world.room.free
+            for pool, flows in self.world.flows.items():
+                if len(flows) and free.get(pool, 0) > 0:
+                    self._tick_planned = True
+                    at_s = self._ticked_s + self.scenario.dispatcher.coalesce_s
+                    self.clock.at(max(self.clock.now_s, at_s), self._tick)
+                    return
+
+    def _tick(self, _: None) -> None:
+        self._tick_planned = False
+        now_s = self._ticked_s = self.clock.now_s
+        if self.counts["ticks"] % COST_EVERY:
+            ticks = self.world.tick()
+        else:
+            began_s = time.process_time()
+            ticks = self.world.tick()
+            self.cost.ticks_s.append(time.process_time() - began_s)
+        hop_s = self.scenario.dispatcher.hop_s
+        changed = 0
+        for one in ticks:
+            changed += len(one.leases) + len(one.decided.empty)
+            for lease in one.leases:
+                self.clock.at(now_s + hop_s, self.workers.claim, lease)
+        self.counts["ticks"] += 1
+        if changed:
+            self._wake()
+
+    def _sweep(self, _: None) -> None:
+        self.world.fold_charges()
+        self.workers.hand_back()
+        self.clock.beat(self.scenario.dispatcher.sweep_s, self._sweep)
+
+    # -- what changes
+
+    def _set_capacity(self, what: tuple[str, int]) -> None:
+        name, n = what
+        self.world.capacities[name] = n
+        self.meter.capacity(resource=name, n=n)
+        self.world.stand()
+        self._wake()
+
+    def _pause(self, number: int) -> None:
+        self._pauses.append(number)
+        self._obey_pauses()
+
+    def _resume(self, number: int) -> None:
+        self._pauses.remove(number)
+        self._obey_pauses()
+        steps = int(WHOLE_AFTER_S / DOUBLES_EVERY_S)
+        for step in range(1, steps + 2):  # what came back may take more at each step of its ramp
+            self.clock.at(self.clock.now_s + step * DOUBLES_EVERY_S, self._look_again)
+
+    def _look_again(self, _: None) -> None:
+        self.world.stand()
+        self._wake()
+
+    def _obey_pauses(self) -> None:
+        by_name = {tenant.name: str(tenant.id) for tenant in self.world.tenants.values()}
+        found = []
+        for number in self._pauses:
+            pause = self.scenario.pauses[number]
+            key = by_name.get(pause.key, "0") if pause.scope == "tenant" else pause.key
+            found.append((pause.scope, key, "operator", "scenario"))
+        self.world.pause(found)
+        self._wake()

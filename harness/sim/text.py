@@ -1,0 +1,87 @@
+"""A report as text for people: the tables that answer who waited, who got what, and what stood idle."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Tree = Mapping[str, Any]
+
+
+def render(figures: Tree) -> str:
+    """Return the figures as text."""
+    counts = ", ".join(f"{n:,} {name}" for name, n in figures["counts"].items() if n)
+    parts = [
+        f"{figures['title']} (seed {figures['seed']}, plan {figures['plan']})",
+        f"{counts}; makespan {figures['makespan_s']:,.1f} s",
+        _waits(figures["waits"]),
+        _classes(figures["classes"]),
+        _uses("pool", figures["pools"]),
+    ]
+    if figures["resources"]:
+        parts.append(_uses("resource", figures["resources"]))
+    longest = figures["starvation"]["longest_wait_s"]
+    parts.append(f"longest wait {longest:,.1f} s; caps exceeded: {figures['caps_exceeded']}")
+    if "by_cell" in figures:
+        parts.append(_cells(figures["by_cell"]))
+    cost = figures["cost"]
+    parts.append(
+        f"simulated {cost['tasks_per_s']:,.0f} tasks/s of one core; a tick {cost['tick_mean_ms']:.3f} ms on average, "
+        f"p99 {cost['tick_p99_ms']:.3f} ms"
+    )
+    return "\n\n".join(parts)
+
+
+def _waits(waits: Tree) -> str:
+    rows = [
+        (whose, which, f"{w['n']:,}", *(_seconds(w[key]) for key in ("mean_s", "p50_s", "p95_s", "p99_s", "max_s")))
+        for whose, of in waits.items()
+        for which, w in of.items()
+    ]
+    return _table(("wait of", "class", "n", "mean", "p50", "p95", "p99", "max"), rows)
+
+
+def _classes(classes: Tree) -> str:
+    rows = [
+        (name, f"{one['starts']:,}", f"{one['share_of_starts']:.1%}", f"{one['share_of_slot_s']:.1%}")
+        for name, one in classes.items()
+        if one["starts"]
+    ]
+    return _table(("class", "starts", "of starts", "of slot-seconds"), rows)
+
+
+def _uses(what: str, uses: Tree) -> str:
+    rows = []
+    for name, one in uses.items():
+        row = [name, f"{one['use']:.1%}", f"{one['use_while_wanted']:.1%}"]
+        jains = (one.get("jain_slot_seconds"), one.get("jain_satisfaction"))
+        row += [f"{jain['min']:.3f} / {jain['mean']:.3f}" if jain else "-" for jain in jains]
+        rows.append(row)
+    head = (what, "use", "while wanted", "Jain slot-s min/mean", "Jain satisfaction min/mean")
+    return _table(head, rows)
+
+
+def _cells(cells: Sequence[Tree]) -> str:
+    rows = [
+        (
+            number,
+            f"{one['starts']:,}",
+            _seconds(one["p0_p99_s"]),
+            f"{one['ticks_per_s']:.0f}",
+            f"{one['tick_mean_ms']:.3f}",
+            f"{one['tick_p99_ms']:.3f}",
+            f"{one['planning_share_of_a_core']:.1%}",
+        )
+        for number, one in enumerate(cells)
+    ]
+    return _table(("cell", "starts", "P0 p99", "ticks/s", "tick ms", "p99 ms", "of a core"), rows)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.3f}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

@@ -1,0 +1,393 @@
+"""The world of a simulation: tenants, runs, tasks, flows, leases and slots, and what may be done with them.
+
+It holds what the tables hold and changes as the statements change them; what is decided is decided by policy. It knows
+no time but `now_s`, which whoever drives it sets, and rolls no dice: outcomes are handed in.
+
+Invariants: a task is on at most one lease; a lease leaves with its last member, or as a zombie when it is told to go;
+the room that plans begin with is what leases leave, always.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.policy import room as policy_room
+from harness.policy.dispatch import Head, Pick
+from harness.policy.lifecycle import TABLE, TERMINAL, Event, State, exit_event
+from harness.policy.look import Decided, KindFacts, Look, Seen, Standing, decide, know
+from harness.policy.ramp import WHOLE_AFTER_S
+from harness.policy.room import InFlight, Pause, Room
+from harness.policy.settings import QUARANTINE, SYSTEM
+from harness.sim.flows import NEVER_SERVED, Flow, FlowKey, Flows
+from harness.sim.rows import Charge, Lease, Run, Task, Tenant, count_members, use_of
+from harness.sim.trace import TracedAttempt
+
+ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
+FOLD_MOST = 100  # tasks of one fold that count
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What a tick decided for one pool, and the leases made of it."""
+
+    pool: str
+    decided: Decided
+    leases: tuple[Lease, ...]
+
+
+Decide = Callable[[str, Room, Standing, Seen, Look], Decided]
+PLANS: dict[str, Decide] = {"present": decide}
+FIRST_COME = "first_come"  # no plan: one line for all, without limits
+
+
+class Watch(Protocol):
+    """Who measures: told of each change, after it."""
+
+    def ready(self, task: Task) -> None:
+        """A task waits for a slot."""
+        ...
+
+    def withdrawn(self, task: Task) -> None:
+        """It doesn't any more: it was cancelled."""
+        ...
+
+    def taken(self, lease: Lease) -> None:
+        """A slot was given to its members."""
+        ...
+
+    def left(self, lease: Lease) -> None:
+        """The slot is free again."""
+        ...
+
+
+class World:
+    """See the module. `slots`: as the planner counts them, in the order in which a tick plans the pools.
+
+    `plan`: decides a tick of a pool (policy.look.decide). `first_come`: one line for all, without limits.
+    """
+
+    def __init__(
+        self,
+        slots: Mapping[str, int],
+        capacities: Mapping[str, int],
+        kinds: Iterable[KindFacts],
+        *,
+        plan: Decide = decide,
+        first_come: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
+        self.now_s = 0.0
+        self.pools = [pool for pool in slots if pool != SYSTEM]
+        self.slots = dict(slots)
+        self.capacities = dict(capacities)
+        self.tenants: dict[int, Tenant] = {}
+        self.runs: dict[int, Run] = {}
+        self.tasks: dict[int, Task] = {}
+        self.leases: dict[int, Lease] = {}
+        self.flows: dict[str, Flows] = {pool: Flows() for pool in self.pools}
+        self.seen: dict[str, Seen] = {}
+        self.charges: list[Charge] = []
+        self.estimates: dict[str, float] = {}
+        self.ramps: list[tuple[str, str, float]] = []  # scope, key of pauses that ended, and when
+        self._plan = plan
+        self._first_come = first_come
+        self._watch = watch
+        self._kinds = list(kinds)
+        self._quotas: list[tuple[int, str, str, int]] = []
+        self._pauses: tuple[Pause, ...] = ()
+        self._ids = dict.fromkeys(("task", "run", "lease", "flow"), 0)
+        self.room: Room
+        self.standing: Standing
+        self.stand()
+
+    # -- what there is
+
+    def add_tenant(self, tenant: Tenant, quotas: Sequence[tuple[str, str, int]] = ()) -> None:
+        """Add a tenant with its quotas (scope, name, cap). The caller ends with `stand`."""
+        self.tenants[tenant.id] = tenant
+        self._quotas += [(tenant.id, scope, name, cap) for scope, name, cap in quotas]
+
+    def add_run(self, tenant: Tenant, fanout_cap: int | None, number: int | None = None) -> Run:
+        """Add a run."""
+        run = Run(id=number or self._next("run"), tenant=tenant, fanout_cap=fanout_cap)
+        self.runs[run.id] = run
+        return run
+
+    def pause(self, pauses: Iterable[Pause]) -> None:
+        """Set the pauses in force; those that are over come back by their ramp."""
+        before, self._pauses = self._pauses, tuple(pauses)
+        self.ramps += [(one[0], one[1], self.now_s) for one in before if one not in self._pauses]
+        self.stand()
+
+    def stand(self, beyond: Iterable[int] = ()) -> None:
+        """Take note of changed slots, capacities, quotas, pauses or estimates; measure the room anew."""
+        self.standing = Standing(
+            kinds=know(self._kinds, self.estimates), pauses=self._pauses, beyond=frozenset(beyond) or ()
+        )
+        self.room = policy_room.measure(
+            self.slots,
+            pauses=self._pauses,
+            capacities=self.capacities,
+            quotas=self._quotas,
+            flight=[use_of(lease) for lease in self.leases.values()],
+        )
+
+    # -- what comes
+
+    def submit(
+        self,
+        tenant: Tenant,
+        run: Run | None,
+        kind: str,
+        pool: str,
+        priority: int,
+        signature: str,
+        *,
+        ready: bool = True,
+        replay: tuple[TracedAttempt, ...] | None = None,
+    ) -> Task:
+        """Put a task in line; one that isn't ready waits for `ripen`."""
+        task = Task(
+            self._next("task"), tenant, run, kind, pool, priority, signature, self.now_s, self.now_s, replay=replay
+        )
+        self.tasks[task.id] = task
+        tenant.live += 1
+        if ready:
+            self._make_ready(task)
+        return task
+
+    def ripen(self, task: Task) -> None:
+        """Its time has come: a queued task is ready, one that failed is queued again."""
+        if task.state is State.FAILED_RETRYABLE:
+            task.state = TABLE[Event.REQUEUE].target(task.state)
+        elif task.state is State.PAUSED:
+            task.state = TABLE[Event.UNPARK].target(task.state)
+        self._make_ready(task)
+
+    def withdraw(self, task: Task) -> bool:
+        """Cancel a task in line. Returns whether it was ready there."""
+        flow = self.flows[task.pool].find(self._key(task))
+        if task.state is not State.QUEUED or flow is None or all(head.task != task.id for head in flow.ready):
+            return False
+        flow.take((task.id,))
+        if self._watch:
+            self._watch.withdrawn(task)
+        self._end(task, TABLE[Event.CANCEL].target(task.state))
+        return True
+
+    # -- one tick
+
+    def tick(self) -> list[Tick]:
+        """Plan pool after pool and make the leases."""
+        if self.ramps:
+            self._slow_down()
+        with_flows = [pool for pool in self.pools if len(self.flows[pool])]
+        made = []
+        for pool in with_flows:
+            if self.room.free.get(pool, 0) <= 0:
+                continue
+            flows = self.flows[pool]
+            seen = self.seen.setdefault(pool, Seen())
+            decided = self._plan(pool, self.room, self.standing, seen, flows.look)
+            picks = decided.picks
+            leases = tuple([self._release(pool, pick) for pick in picks])
+            for number in sorted({pick.flow.id for pick in picks}):
+                flows.serve(number, self.now_s)
+            flows.delete_empty(decided.empty)
+            made.append(Tick(pool, decided, leases))
+        return made
+
+    def _slow_down(self) -> None:
+        self.ramps = [one for one in self.ramps if self.now_s - one[2] <= WHOLE_AFTER_S]
+        self.stand(self.standing.beyond)
+        if self.ramps:
+            ramps = [(scope, key, self.now_s - ended_s) for scope, key, ended_s in self.ramps]
+            held = [
+                (lease.pool, lease.priority, lease.flow.tenant, lease.flow.run, 1) for lease in self.leases.values()
+            ]
+            policy_room.slow_down(self.room, ramps, held, aged_s=0.0)
+
+    def _release(self, pool: str, pick: Pick) -> Lease:
+        flow = pick.flow
+        members = [self.tasks[task] for task in pick.tasks]
+        first = members[0]
+        lease = Lease(
+            self._next("lease"),
+            pool,
+            QUARANTINE if pick.quarantine else None,
+            first.tenant,
+            first.run,
+            first.priority,
+            flow.signature,
+            members,
+            len(members),
+            flow,
+            self.now_s,
+        )
+        self.leases[lease.id] = lease
+        self.flows[pool].of(flow.id).take(pick.tasks)
+        count_members(lease, len(members))
+        if self._watch:
+            self._watch.taken(lease)
+        return lease
+
+    # -- what becomes of a lease
+
+    def claim(self, lease: Lease) -> None:
+        """A worker takes it: its tasks run."""
+        lease.claimed_s = self.now_s
+        for task in lease.members:
+            task.state = TABLE[Event.CLAIM].target(task.state)
+            task.starts += 1
+
+    def hand_back(self, lease: Lease) -> None:
+        """Nobody claimed it: its tasks are ready again, at no cost."""
+        members, lease.members = lease.members, []
+        self._drop(lease, len(members))
+        for task in members:
+            self._make_ready(task)
+
+    def settle(
+        self,
+        lease: Lease,
+        task: Task,
+        event: Event,
+        slot_s: float,
+        *,
+        waits: bool = False,
+        spends: int = 0,
+        want: str | None = None,
+        keep: bool = False,
+    ) -> State:
+        """End an attempt; `waits`: it isn't ready until `ripen`; `keep`: the thread runs on. Returns the new state."""
+        really = exit_event(event, want=want)
+        lease.members.remove(task)
+        task.state = TABLE[really].target(task.state)
+        if really is event:
+            task.attempts_used += spends
+        if really is Event.POSTPONE:
+            task.postponements += 1
+        self.charges.append(Charge(lease.pool, task.tenant.id, task.run.id if task.run else 0, task.kind, slot_s))
+        self._leave(lease, keep=keep)
+        if task.state in TERMINAL:
+            self._end(task, task.state)
+        elif task.state is State.QUEUED and not waits:
+            self._make_ready(task)
+        return task.state
+
+    def lose(self, lease: Lease) -> list[tuple[Task, Event]]:
+        """Its worker is gone: singly released, lost_starts + 1; a bundle charges nobody; in quarantine it is buried."""
+        members, lease.members = lease.members, []
+        self._drop(lease, max(1, len(members)))
+        lost = []
+        for task in members:
+            event = Event.BURY if lease.via else Event.LOSE
+            task.state = TABLE[event].target(task.state)
+            task.single = True
+            task.lost_starts += int(lease.n == 1)
+            if task.state in TERMINAL:
+                self._end(task, task.state)
+            else:
+                self._make_ready(task)
+            lost.append((task, event))
+        return lost
+
+    def end_zombie(self, lease: Lease) -> None:
+        """The thread returned at last."""
+        self._drop(lease, 1)
+
+    def fold_charges(self) -> None:
+        """Fold what was used into the estimates, each charge once (store/sql/snapshot/fold_charges.sql)."""
+        if not self.charges:
+            return
+        used: dict[str, list[float]] = {}
+        for charge in self.charges:
+            used.setdefault(charge.kind, []).append(charge.slot_s)
+        self.charges.clear()
+        for kind, seconds in used.items():
+            mean_s = sum(seconds) / len(seconds)
+            known_s = self.estimates.get(kind)
+            weight = 1.0 - (1.0 - ESTIMATE_WEIGHT) ** min(FOLD_MOST, len(seconds))
+            self.estimates[kind] = mean_s if known_s is None else known_s + (mean_s - known_s) * weight
+        kinds = know(self._kinds, self.estimates)
+        self.standing = Standing(kinds=kinds, pauses=self.standing.pauses, beyond=self.standing.beyond)
+
+    # -- inside
+
+    def hold(self, lease: Lease) -> None:
+        """Put a lease there as it stands, past any plan: to begin with a world that is already at work."""
+        lease.id = lease.id or self._next("lease")
+        self.leases[lease.id] = lease
+        n = max(1, len(lease.members))
+        count_members(lease, n)
+        policy_room.count(self.room, use_of(lease))
+        self._note_full(lease)
+
+    def _leave(self, lease: Lease, *, keep: bool) -> None:
+        if lease.members:
+            self._give_back(lease, leases=0, members=1)
+        elif keep:
+            lease.zombie = True
+        else:
+            self._drop(lease, 1)
+
+    def _drop(self, lease: Lease, members: int) -> None:
+        del self.leases[lease.id]
+        self._give_back(lease, leases=1, members=members)
+        if self._watch:
+            self._watch.left(lease)
+
+    def _give_back(self, lease: Lease, *, leases: int, members: int) -> None:
+        flow = lease.flow
+        policy_room.count(
+            self.room,
+            InFlight(
+                lease.pool, lease.via, flow.tenant, flow.run, lease.signature, -leases, -members, flow.tenant_cap, None
+            ),
+        )
+        count_members(lease, -members)
+        self._note_full(lease)
+
+    def _note_full(self, lease: Lease) -> None:
+        """Keep the room as a fresh measure would find it: who has nothing in flight isn't in it."""
+        flow, room = lease.flow, self.room
+        policy_room.note_full(room, flow.tenant, flow.tenant_cap, flow.run, flow.run_cap)
+        if not room.tenants[flow.tenant]:
+            del room.tenants[flow.tenant]
+            room.full_tenants.discard(flow.tenant)
+        if flow.run and not room.runs[flow.run]:
+            del room.runs[flow.run]
+            room.full_runs.discard(flow.run)
+
+    def _make_ready(self, task: Task) -> None:
+        task.ready_s = self.now_s
+        self.put(task)
+        if self._watch:
+            self._watch.ready(task)
+
+    def put(self, task: Task, rank: float | None = None) -> Flow:
+        """Put a ready task into its flow, which is made if it isn't there."""
+        flows = self.flows[task.pool]
+        key = self._key(task)
+        flow = flows.find(key)
+        if flow is None:
+            cap = 10**9 if self._first_come else task.tenant.cap
+            run_cap = task.run.fanout_cap if task.run and not self._first_come else None
+            flow = Flow(self._next("flow"), key, self.now_s - NEVER_SERVED if rank is None else rank, cap, run_cap)
+            flows.insert(flow)
+        flow.add(Head(task.id, task.kind, task.single, task.lost_starts))
+        return flow
+
+    def _key(self, task: Task) -> FlowKey:
+        if self._first_come:  # one line for all: what a plain queue does
+            return (0, 0, 0, "")
+        return (task.priority, task.tenant.id, task.run.id if task.run else 0, task.signature)
+
+    def _end(self, task: Task, state: State) -> None:
+        task.state = state
+        task.tenant.live -= 1
+        del self.tasks[task.id]
+
+    def _next(self, what: str) -> int:
+        self._ids[what] += 1
+        return self._ids[what]

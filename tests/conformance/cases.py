@@ -1,0 +1,160 @@
+"""Generated snapshots: what stands in the database, and in a simulated world, at one moment. Seeded, plain values."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+SIGNATURES = {
+    "db": ("", "", "rag:search=1"),
+    "llm": ("llm:default=1", "", "llm:default=2,tool:http=1"),
+    "tool_read": ("", "tool:http=1"),
+}
+KINDS = {"db": ("noop", "noop", "noop.single", "db.rollup"), "llm": ("llm.chat",), "tool_read": ("noop.sleep",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowCase:
+    """A flow; `heads`: (task, kind, single, lost_starts), oldest first; `unready`: tasks that must not be seen."""
+
+    id: int
+    pool: str
+    priority: int
+    tenant: int
+    run: int
+    signature: str
+    rank: float
+    heads: tuple[tuple[int, str, bool, int], ...]
+    unready: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseCase:
+    """A lease; without members it is a zombie."""
+
+    id: int
+    pool: str
+    via: str | None
+    tenant: int
+    run: int
+    signature: str
+    members: tuple[int, ...]
+
+
+@dataclass(kw_only=True)
+class Case:
+    """One snapshot. Tenants: id -> cap; runs: id -> (tenant, cap); slots by pool; the rest as the tables hold it."""
+
+    tenants: dict[int, int]
+    runs: dict[int, tuple[int, int | None]]
+    slots: dict[str, int]
+    quotas: list[tuple[int, str, str, int]]
+    pauses: list[tuple[str, str]]
+    ramps: list[tuple[str, str, float]]  # pauses that ended, and how many seconds ago
+    estimates: dict[str, float]
+    flows: list[FlowCase] = field(default_factory=list)
+    leases: list[LeaseCase] = field(default_factory=list)
+    seen: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    beyond: list[int] = field(default_factory=list)
+
+
+def make(number: int) -> Case:
+    """Make the snapshot of this number: from nothing at all to several pages of flows."""
+    dice = Random(number)
+    crowded = dice.random() < 0.15  # many flows that nothing can be picked from, so that pages follow each other
+    caps = (0, 0, 0, 0, 0, 0, 0, 5) if crowded else (0, 1, 2, 5, 20, 1000)
+    tenants = {1000 + i: dice.choice(caps) for i in range(60 if crowded else dice.choice((1, 2, 5, 30)))}
+    runs = {
+        500 + i: (dice.choice(list(tenants)), dice.choice((None, 0, 1, 3, 50))) for i in range(dice.choice((0, 1, 6)))
+    }
+    pools = dice.sample(sorted(SIGNATURES), 1 if crowded else dice.choice((1, 1, 2, 3)))
+    case = Case(
+        tenants=tenants,
+        runs=runs,
+        slots={pool: dice.choice((1, 2, 4, 10, 50)) for pool in pools} | {"quarantine": dice.choice((0, 1, 1, 2))},
+        quotas=_quotas(dice, tenants),
+        pauses=(pauses := _pauses(dice, tenants, runs, pools)),
+        ramps=[
+            (scope, key, dice.choice((2.0, 7.0, 12.0, 300.0)))
+            for scope, key in sorted(set(_pauses(dice, tenants, runs, pools)) - set(pauses))
+        ],
+        estimates={"noop": dice.choice((0.0005, 0.004, 0.2))} if dice.random() < 0.5 else {},
+        beyond=dice.sample(list(tenants), 1) if dice.random() < 0.2 else [],
+        seen={pool: (dice.choice((1, 3, 40)), dice.random() < 0.5) for pool in pools if dice.random() < 0.8},
+    )
+    _fill(case, dice, pools, flows=400 if crowded else dice.choice((0, 1, 3, 12, 50, 120)))
+    return case
+
+
+def _quotas(dice: Random, tenants: dict[int, int]) -> list[tuple[int, str, str, int]]:
+    names = (("pool", "db"), ("pool", "llm"), ("resource", "llm:default"), ("resource", "rag:search"))
+    drawn: dict[tuple[int, str, str], int] = {}
+    for _ in range(dice.choice((0, 0, 3))):
+        scope, name = dice.choice(names)
+        drawn[dice.choice(list(tenants)), scope, name] = dice.choice((0, 1, 3, 20))
+    return [(tenant, scope, name, cap) for (tenant, scope, name), cap in drawn.items()]
+
+
+def _pauses(
+    dice: Random, tenants: dict[int, int], runs: dict[int, tuple[int, int | None]], pools: list[str]
+) -> list[tuple[str, str]]:
+    found = []
+    for _ in range(dice.choice((0, 0, 0, 1, 2))):
+        scope = dice.choice(("pool", "priority", "pool_priority", "tenant", "run"))
+        key = {
+            "pool": dice.choice(pools),
+            "priority": f"p{dice.randrange(4)}",
+            "pool_priority": f"{dice.choice(pools)}.p{dice.randrange(4)}",
+            "tenant": str(dice.choice(list(tenants))),
+            "run": str(dice.choice(list(runs) or [0])),
+        }[scope]
+        found.append((scope, key))
+    return found
+
+
+def _fill(case: Case, dice: Random, pools: list[str], *, flows: int) -> None:
+    task = flow = lease = 1
+    keys: set[tuple[object, ...]] = set()
+    for _ in range(flows):
+        pool, tenant, priority = dice.choice(pools), dice.choice(list(case.tenants)), dice.choice((0, 1, 1, 2, 2, 3))
+        run = dice.choice([0, 0, *(number for number, (whose, _) in case.runs.items() if whose == tenant)])
+        signature = dice.choice(SIGNATURES[pool])
+        key = (pool, priority, tenant, run, signature)
+        if key in keys:
+            continue
+        keys.add(key)
+        heads = []
+        for _ in range(dice.choice((0, 1, 1, 2, 7, 60 if flows < 400 else 2))):
+            heads.append((task, dice.choice(KINDS[pool]), dice.random() < 0.1, dice.choice((0, 0, 0, 0, 0, 1, 2))))
+            task += 1
+        case.flows.append(
+            FlowCase(
+                id=flow,
+                pool=pool,
+                priority=priority,
+                tenant=tenant,
+                run=run,
+                signature=signature,
+                rank=float(dice.randrange(-20, 20)),  # some are equal
+                heads=tuple(heads),
+                unready=tuple(range(task, task + dice.choice((0, 0, 2)))),
+            )
+        )
+        task += 2
+        flow += 1
+    for _ in range(dice.choice((0, 0, 3, 12))):
+        pool, tenant = dice.choice(pools), dice.choice(list(case.tenants))
+        run = dice.choice([0, 0, *(number for number, (whose, _) in case.runs.items() if whose == tenant)])
+        n = dice.choice((0, 1, 1, 1, 4))
+        case.leases.append(
+            LeaseCase(
+                id=lease,
+                pool=pool,
+                via="quarantine" if dice.random() < 0.1 else None,
+                tenant=tenant,
+                run=run,
+                signature=dice.choice(SIGNATURES[pool]),
+                members=tuple(range(task, task + n)),
+            )
+        )
+        task += n
+        lease += 1
+    dice.shuffle(case.flows)
