@@ -97,3 +97,9 @@ def test_pause_and_resume_of_a_scope_write_a_row_and_no_task(stage: Stage, comma
         command("resume", "--pool", "db")
     with pytest.raises(CommandError, match="zone"):
         command("pause", "--pool", "db", "--until", "2020-01-01T00:00")
+
+
+def test_a_database_that_does_not_answer_is_one_line_that_names_the_fix(settings: Any) -> None:
+    settings.DATABASE_URL = "postgresql://nobody@127.0.0.1:1/nothing"
+    with pytest.raises(CommandError, match=r"doesn't answer .* `manage.py stack up`"):
+        call_command("operate", "pause", "--pool", "db", stdout=StringIO())
