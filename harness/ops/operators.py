@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import psycopg
 from django.core.management.base import CommandError
 from django.db import OperationalError, ProgrammingError
 
@@ -16,12 +17,12 @@ def told() -> Iterator[None]:
         yield
     except HarnessError as error:
         raise CommandError(error.message) from None
-    except OperationalError as error:
+    except (OperationalError, psycopg.OperationalError) as error:  # the latter: of connections that Django doesn't make
         reason = str(error).strip().splitlines()[0]
         raise CommandError(
             f"the database doesn't answer ({reason}); check DATABASE_URL, or `manage.py stack up`"
         ) from None
-    except ProgrammingError:
+    except (ProgrammingError, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         raise CommandError(
             "the database has no tables of Harness, or older ones; `manage.py migrate` makes them"
         ) from None

@@ -50,6 +50,16 @@ def test_a_task_is_paused_resumed_and_cancelled_with_name_and_reason(stage: Stag
     assert rows[1:] == [(event, True, "a test") for event in ("pause", "resume", "reprioritise", "cancel")]
 
 
+def test_an_option_that_one_task_does_not_know_is_refused_and_nothing_is_done(stage: Stage, command: Any) -> None:
+    (task,) = stage.submit()
+    public = str(stage.one("SELECT public_id FROM task WHERE id = %s", task))
+    with pytest.raises(CommandError, match="preview"):
+        command("cancel", "--task", public, "--preview")
+    with pytest.raises(CommandError, match="until"):
+        command("pause", "--task", public, "--until", "2999-01-01T00:00+00:00")
+    assert stage.events(task) == ["submit"]
+
+
 def test_a_filter_is_counted_and_then_done(stage: Stage, command: Any) -> None:
     stage.submit(n=5, priority=3)
     stage.submit(n=2)
@@ -87,3 +97,9 @@ def test_pause_and_resume_of_a_scope_write_a_row_and_no_task(stage: Stage, comma
         command("resume", "--pool", "db")
     with pytest.raises(CommandError, match="zone"):
         command("pause", "--pool", "db", "--until", "2020-01-01T00:00")
+
+
+def test_a_database_that_does_not_answer_is_one_line_that_names_the_fix(settings: Any) -> None:
+    settings.DATABASE_URL = "postgresql://nobody@127.0.0.1:1/nothing"
+    with pytest.raises(CommandError, match=r"doesn't answer .* `manage.py stack up`"):
+        call_command("operate", "pause", "--pool", "db", stdout=StringIO())

@@ -48,6 +48,7 @@ def test_letters_are_listed_grouped_and_read_without_a_traceback(api: Api, stage
     assert [item["message"] for item in rest["items"]] == [f"row {tasks[0]} is odd"] and rest["next"] is None
     item = page["items"][0]
     assert (item["attempts_used"], item["lost_starts"], item["class"], item["input_cut"]) == (2, 1, "bug", True)
+    assert item["events"] == api.http.get(item["links"]["trace"]).json()["events"]
     assert item["events"][-1]["event"] == "submit" and item["reason"] == groups["items"][0]["reason"]["key"]
     one = api.http.get(item["links"]["self"]).json()
     assert one["input"] == {"tag": "x" * 3000}

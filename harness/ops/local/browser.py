@@ -6,6 +6,7 @@ Messages are JSON, each ended by a zero byte, on the browser's file descriptors 
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -137,6 +138,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            if not select.select([self._out], [], [], ANSWER_S)[0]:
+                raise Unavailable(f"the browser said nothing for {ANSWER_S:.0f} s")
             part = os.read(self._out, 1 << 16)
             if not part:
                 raise Unavailable("the browser ended")

@@ -230,7 +230,7 @@ def _members(one: Letter) -> dict[str, object]:
 
 def _event(event: dict[str, object]) -> EventOut:
     at = answers.utc(datetime.fromisoformat(str(event["at"])))
-    return EventOut.model_validate({"from_state": None, **event, "at": at})
+    return EventOut.model_validate({**event, "at": at})
 
 
 def _many(tally: Tally, preview: PreviewOut | None = None) -> RedrivenMany:

@@ -21,6 +21,8 @@ from harness.policy.scopes import PRIORITY_KEYS, Scope
 from harness.store import queries
 from harness.store.database import Connection, connect
 
+UNTIL = "--until: only the pause of a pool, priority, tenant or run ends by itself"
+
 
 class Command(BaseCommand):
     """Do a verb to one task, to a scope, or to all tasks that match."""
@@ -42,7 +44,7 @@ class Command(BaseCommand):
             one.add_argument("--kind")
             one.add_argument("--state", choices=[str(state) for state in State])
             one.add_argument("--reason", default="", help="kept in the trace, with your name")
-            one.add_argument("--preview", action="store_true", help="only count what matches")
+            one.add_argument("--preview", action="store_true", help="only count what the filter matches")
             one.add_argument("--json", action="store_true", help="what was done, as JSON alone")
             if name == "priority":
                 one.add_argument("--to", choices=PRIORITY_KEYS, required=True, help="the new priority")
@@ -72,6 +74,10 @@ class Command(BaseCommand):
     def _task(self, connection: Connection, options: dict[str, Any]) -> dict[str, Any]:
         if any(options[name] is not None for name in ("run", "tenant", "tag", "pool", "priority", "kind", "state")):
             raise CommandError("--task: names one task alone; leave the other filters out")
+        if options["preview"]:
+            raise CommandError("--preview: counts what a filter matches, and --task names one task: nothing was done")
+        if options.get("until") is not None:
+            raise CommandError(UNTIL)
         more = {"priority": int(options["to"][1])} if "to" in options else {}
         done = operate.VERBS[options["verb"]].run(
             connection, options["task"], tenant=None, actor=_who(), reason=options["reason"], **more
@@ -102,7 +108,7 @@ class Command(BaseCommand):
 
     def _many(self, connection: Connection, options: dict[str, Any]) -> dict[str, Any]:
         if options.get("until") is not None:
-            raise CommandError("--until: only the pause of a pool, priority, tenant or run ends by itself")
+            raise CommandError(UNTIL)
         where = operate.Filter(
             tenant=_tenant(connection, options["tenant"]),
             run=options["run"],

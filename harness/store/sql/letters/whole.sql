@@ -6,8 +6,8 @@ SELECT t.id, t.public_id, n.name, r.public_id, t.kind, t.version, t.pool, t.prio
        coalesce(b.error ->> 'class', 'expired'), coalesce(b.error ->> 'message', 'expired before it could start'),
        t.attempts_used, t.lost_starts, t.token_epoch, b.title, left(b.input::text, %(chars)s), length(b.input::text),
        a.started, a.ended, a.slot_s,
-       ARRAY(SELECT jsonb_build_object('seq', e.seq, 'at', e.at, 'event', e.event, 'to_state', e.to_state,
-                                       'actor', e.actor, 'data', e.data - 'traceback')
+       ARRAY(SELECT jsonb_build_object('seq', e.seq, 'at', e.at, 'event', e.event, 'from_state', e.from_state,
+                                       'to_state', e.to_state, 'actor', e.actor, 'data', e.data - 'traceback')
              FROM event e WHERE e.task_id = t.id ORDER BY e.seq DESC LIMIT %(events)s)
 FROM task t
 LEFT JOIN task_body b ON b.task_id = t.id
