@@ -46,13 +46,14 @@ def live(moment: Moment) -> RenderableType:
         )
     backlog = "  ".join(f"P{p} {overview.backlog.get(str(p), 0)}" for p in range(4))
     over = sum(overview.states.get(state, 0) for state in OVER)
+    total = max(moment.submitted, sum(overview.states.values()))  # a schedule submits by itself
     grid = Table.grid(padding=(0, 3))
     grid.add_row(pools, tenants)
     return Group(
         grid,
         Text(f"backlog  {backlog}     429s from the provider  {moment.rejected}     {moment.elapsed_s:.0f} s"),
-        ProgressBar(total=max(moment.submitted, 1), completed=over, width=60),
-        Text(f"{over} of {moment.submitted} tasks over"),
+        ProgressBar(total=max(total, 1), completed=over, width=60),
+        Text(f"{over} of {total} tasks over"),
     )
 
 
@@ -65,7 +66,7 @@ def line(moment: Moment) -> str:
         for pool, slots in sorted(overview.slots.items())
         if overview.in_flight.get(pool)
     )
-    done = f"{over} of {moment.submitted} over"
+    done = f"{over} of {max(moment.submitted, sum(overview.states.values()))} over"
     return f"{moment.elapsed_s:5.0f} s  {done}  in flight: {used or '-'}  429s: {moment.rejected}"
 
 
