@@ -8,9 +8,9 @@ DATABASE = "bench_harness"
 DISPATCHER = "{python} manage.py dispatcher"
 
 
-def worker(pool: str) -> str:
-    """Return the command line of one worker process of a pool, as in the Procfile."""
-    return f"{{python}} -m celery -A config worker --resource-pool {pool} -n {pool}@bench"
+def worker(pool: str, number: int = 0) -> str:
+    """Return the command line of one worker process of a pool, as in the Procfile; `number` tells several apart."""
+    return f"{{python}} -m celery -A config worker --resource-pool {pool} -n {pool}{number or ''}@bench"
 
 
 def arm(
@@ -21,12 +21,12 @@ def arm(
     environment: Mapping[str, str] | None = None,
     drain: int = 5000,
 ) -> Arm:
-    """Return an arm that submits tasks of a kind to a dispatcher and one worker for each pool."""
+    """Return an arm that submits tasks of a kind to a dispatcher and one worker for each pool named (twice: two)."""
     return Arm(
         name=name,
         module="benchmarks.product_client",
         needs=("celery",),
-        workers=(DISPATCHER, *map(worker, pools)),
+        workers=(DISPATCHER, *[worker(pool, pools[:number].count(pool)) for number, pool in enumerate(pools)]),
         broker=0,
         database=DATABASE,
         drain=drain,

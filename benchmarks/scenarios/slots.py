@@ -23,6 +23,13 @@ OURS = product.arm(
     pools=(POOL,),
     environment={"HARNESS_BENCH_SLOTS": json.dumps({POOL: SLOTS})},
 )
+# The same slots on two processes: a core, and an interpreter, for each.
+OURS_TWO = product.arm(
+    "harness_slots_2x25",
+    kind="noop.sleep",
+    pools=(POOL, POOL),
+    environment={"HARNESS_BENCH_SLOTS": json.dumps({POOL: SLOTS // 2})},
+)
 THEIRS = replace(
     CELERY_THREADS, workers=tuple(command.replace("-c 10", f"-c {SLOTS}") for command in CELERY_THREADS.workers)
 )
@@ -46,7 +53,7 @@ class Makespan:
 
 def run(bench: Bench) -> dict[str, Any]:
     """Measure both shapes on both arms in turn and return the JSON."""
-    arms, skipped = bench.choose((THEIRS, OURS))
+    arms, skipped = bench.choose((THEIRS, OURS, OURS_TWO))
     shapes = QUICK_SHAPES if bench.quick else SHAPES
     runs = [
         one
