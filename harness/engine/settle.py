@@ -43,7 +43,7 @@ def from_error(
         attempts_used=task.attempts_used,
         max_attempts=kind.max_attempts,
         postponements=task.postponements,
-        retry_after_s=getattr(error, "retry_after_s", None),
+        retry_after_s=_retry_after_s(error),
         jitter=jitter,
     )
     event = {"retry": Event.FAIL, "postpone": Event.POSTPONE, "fail": Event.BURY}[decision.verdict]
@@ -140,7 +140,7 @@ def _classify(error: BaseException, kind: Kind, *, timed_out: bool) -> tuple[Err
     if timed_out:
         return ErrorClass.TIMEOUT, f"it ran past its time limit of {kind.timeout_s:g} s"
     if isinstance(error, WorkError):
-        error_class = error.error_class
+        error_class = error.error_class if error.error_class in retry.VERDICTS else ErrorClass.BUG
     elif isinstance(error, ValidationError):
         error_class = ErrorClass.VALIDATION
     elif isinstance(error, PermissionError):
@@ -151,8 +151,22 @@ def _classify(error: BaseException, kind: Kind, *, timed_out: bool) -> tuple[Err
         error_class = ErrorClass.NETWORK
     else:
         error_class = ErrorClass.BUG
-    text = str(error) if isinstance(error, WorkError) else f"{type(error).__name__}: {error}"
+    text = _said(error) if isinstance(error, WorkError) else f"{type(error).__name__}: {_said(error)}"
     return error_class, _clean(text)[:MESSAGE_CHARACTERS]
+
+
+def _said(error: BaseException) -> str:
+    """What an error says of itself; one that can't even say it must not keep its task from being settled."""
+    try:
+        return str(error)
+    except BaseException as odd:  # noqa: BLE001  # the kind's own code once more, and it may raise anything
+        return f"(its message can't be told: its own __str__ raised {type(odd).__name__})"
+
+
+def _retry_after_s(error: BaseException) -> float | None:
+    """A number, whatever a kind or a client's error has put there."""
+    given = getattr(error, "retry_after_s", None)
+    return given if isinstance(given, int | float) and 0 <= given < float("inf") else None
 
 
 def _traceback(error: BaseException) -> str:
