@@ -115,6 +115,8 @@ def test_many_are_sent_by_reason_or_by_id_and_never_others(api: Api, stage_besid
     foreign_id = str(public(stage_beside, foreign))
     assert_problem(api.http.post(at, json={"task_ids": [foreign_id]}), 404, "not_found", "task_ids")
     assert_problem(api.http.post(at, json={}), 422, "invalid", "task_ids")
+    assert_problem(api.http.post(at, json={"kind": "a\0b"}), 422, "invalid", "kind")
+    assert_problem(api.http.post(at, json={"class": "a\0b", "preview": True}), 422, "invalid", "class")
     assert_problem(api.http.post(at, json={"task_ids": named, "kind": "noop"}), 422, "invalid", "task_ids")
     assert_problem(api.http.post(at, json={"reason_key": "x"}), 422, "invalid", "reason_key")
     nothing = api.http.post(at, json={"kind": "no.such.kind"}).json()

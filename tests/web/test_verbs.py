@@ -88,6 +88,8 @@ def test_many_tasks_are_counted_and_then_done_within_the_tenant(api: Api, make_a
         ({"verb": "priority", "filter": {"priority": 3}, "priority": 0}, 403, "priority"),
         ({"verb": "cancel", "filter": {"run": str(uuid.uuid4())}}, 404, None),
         ({"verb": "cancel", "filter": {"tenant": 2}}, 422, "filter.tenant"),
+        ({"verb": "cancel", "filter": {"kind": "a\0b"}}, 422, "filter.kind"),
+        ({"verb": "cancel", "filter": {"pool": "a\0b"}, "preview": True}, 422, "filter.pool"),
         ({"verb": "cancel", "filter": {"tag": "red"}, "cursor": "x"}, 422, "cursor"),
     ],
 )

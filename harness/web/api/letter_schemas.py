@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from harness.engine.redrive import REASON_MAX_CHARS
-from harness.web.api.schemas import EventOut, TaskOut
+from harness.web.api.schemas import NAME, EventOut, TaskOut
 
 TASKS_MOST = 1000  # named in one request; more go by kind, class or reason
 REASON_KEY = r"^[0-9a-f]{16}$"
@@ -109,8 +109,8 @@ class RedriveManyIn(_Strict):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     task_ids: Annotated[list[uuid.UUID], Field(min_length=1, max_length=TASKS_MOST)] | None = None
-    kind: str | None = Field(default=None, max_length=200)
-    error_class: str | None = Field(default=None, alias="class", max_length=40)
+    kind: str | None = Field(default=None, pattern=NAME)
+    error_class: str | None = Field(default=None, alias="class", pattern=r"^[\w.:-]{1,40}$")
     reason_key: str | None = Field(default=None, pattern=REASON_KEY, description="the `key` of a group's reason")
     preview: bool = Field(default=False, strict=True, description="only say what would happen")
     reason: str = Field(default="", max_length=REASON_MAX_CHARS)

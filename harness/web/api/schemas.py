@@ -12,9 +12,8 @@ from harness.policy.lifecycle import State
 from harness.policy.terms import TAG_MAX_CHARS, TAGS_MAX, TITLE_MAX_CHARS
 from harness.web.api.costs import BudgetOut
 
+NAME = r"^[\w.:-]{1,200}$"  # of a kind or pool to look for
 Priority = Annotated[int, Field(strict=True, ge=0, le=3, description="0 (P0, interactive) to 3 (P3, batch)")]
-
-
 Seconds = Annotated[float, Field(strict=True, gt=0, le=3_155_760_000, allow_inf_nan=False)]
 Tags = Annotated[list[Annotated[str, Field(max_length=TAG_MAX_CHARS)]], Field(max_length=TAGS_MAX)]
 
@@ -195,8 +194,8 @@ class BulkFilter(_Strict):
     run: uuid.UUID | None = None
     tag: Annotated[str, Field(max_length=TAG_MAX_CHARS)] | None = None
     state: State | None = None
-    kind: str | None = Field(default=None, max_length=200)
-    pool: str | None = Field(default=None, max_length=200)
+    kind: str | None = Field(default=None, pattern=NAME)
+    pool: str | None = Field(default=None, pattern=NAME)
     priority: Priority | None = None
 
 
