@@ -8,21 +8,33 @@ from django.core.management.base import CommandError
 from django.db import OperationalError, ProgrammingError
 
 from harness.policy.errors import HarnessError
+from harness.store.database import LOCKED
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Turn errors into CommandError."""
+    """Turn errors into CommandError, those of Django's connections and of our own."""
     try:
         yield
     except HarnessError as error:
         raise CommandError(error.message) from None
-    except (OperationalError, psycopg.OperationalError) as error:  # the latter: of connections that Django doesn't make
+    except psycopg.errors.LockNotAvailable:
+        raise CommandError(LOCKED) from None
+    except psycopg.errors.QueryCanceled as error:
+        raise CommandError(f"the database took too long ({error.diag.message_primary}); try again shortly") from None
+    except (OperationalError, psycopg.OperationalError) as error:
+        if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+            raise CommandError(LOCKED) from None
         reason = str(error).strip().splitlines()[0]
         raise CommandError(
             f"the database doesn't answer ({reason}); check DATABASE_URL, or `manage.py stack up`"
         ) from None
-    except (ProgrammingError, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+    except (
+        ProgrammingError,
+        psycopg.errors.UndefinedColumn,
+        psycopg.errors.UndefinedObject,
+        psycopg.errors.UndefinedTable,
+    ):
         raise CommandError(
             "the database has no tables of Harness, or older ones; `manage.py migrate` makes them"
         ) from None

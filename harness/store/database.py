@@ -23,6 +23,9 @@ CONNECT_TIMEOUT_S = 5
 RECONNECT_S = 3.0  # the pool's back-off between tries never grows beyond this
 # No statement of the route takes longer; it also bounds how long a deleted flow must be looked at again.
 STATEMENT_TIMEOUT_S = {"web": 10, "engine": 30, "staff": 30}
+LOCKED = (
+    "someone else holds a lock on what this needs (a transaction left open?): nothing was changed, try again shortly"
+)
 IDLE_IN_TRANSACTION_S = {"web": 10, "engine": 30, "staff": 30}
 
 
@@ -100,6 +103,8 @@ def borrowed(pool: ConnectionPool[Connection], *, wait_s: float | None = None) -
             pool.putconn(connection)
     except PoolTimeout as error:
         raise Unavailable("the database doesn't answer; try again shortly") from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise Unavailable(LOCKED) from error
     except psycopg.OperationalError as error:
         raise Unavailable("the connection to the database broke; try again shortly") from error
 

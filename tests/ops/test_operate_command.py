@@ -5,6 +5,7 @@ import uuid
 from io import StringIO
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -103,3 +104,14 @@ def test_a_database_that_does_not_answer_is_one_line_that_names_the_fix(settings
     settings.DATABASE_URL = "postgresql://nobody@127.0.0.1:1/nothing"
     with pytest.raises(CommandError, match=r"doesn't answer .* `manage.py stack up`"):
         call_command("operate", "pause", "--pool", "db", stdout=StringIO())
+
+
+def test_a_task_that_someone_has_locked_is_told_in_one_line_and_left_as_it_is(stage: Stage, command: Any) -> None:
+    (task,) = stage.submit()
+    public = str(stage.one("SELECT public_id FROM task WHERE id = %s", task))
+    with psycopg.connect(stage.url) as other:
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (task,))
+        with pytest.raises(CommandError, match="someone else holds a lock"):
+            command("cancel", "--task", public)
+    assert stage.state(task) == "queued"
+    assert command("cancel", "--task", public) == {"outcome": "cancelled"}
