@@ -7,6 +7,7 @@ Invariants: nothing is handed back before the fence is closed; after the fence n
 session is gone exits, for the supervisor to start it anew; no exit waits longer than the drain and a few seconds.
 """
 
+import faulthandler
 import functools
 import os
 import signal
@@ -41,6 +42,9 @@ ZOMBIE_MAX_AGE_S = 300.0
 ZOMBIE_MAX_RATIO = 0.25
 CHILDREN_EXIT_S = 1.5  # two rounds of a child's watch and a statement
 OWN_CONNECTION_S = 1.0  # a child's task may hold its only connection (ctx.db); the watch comes again
+# A worker of threads may go for so long without a round of its beat: longer than its session lives, so ending it loses
+# nothing more. Only C code that keeps the interpreter to itself takes that long (a regular expression that backtracks).
+FROZEN_S = 30.0
 GUARD_S = 5  # past the drain's end the kernel ends the process, whatever it is stuck in
 
 log = logs.get(__name__)
@@ -153,7 +157,9 @@ class Life:
 
     def _beat_loop(self) -> None:
         wait_s = sessions.BEAT_EVERY_S
+        self._outlive_freeze()
         while not self._ended.wait(wait_s):
+            self._outlive_freeze()
             started_s = boottime_s()
             alive = self._ask("beat", lambda: self._beat.run(lambda c: sessions.beat(c, self.session)))
             if alive is False:
@@ -163,6 +169,14 @@ class Life:
             if not self._fence_is_open():
                 self.leave(1, "fence_closed")
             wait_s = max(0.0, sessions.BEAT_EVERY_S - (boottime_s() - started_s)) if alive else BEAT_AGAIN_S
+
+    def _outlive_freeze(self) -> None:
+        """Once more put off the end that comes when no Python runs here any more: nobody else could restart us then.
+
+        A thread of C does it, which needs no Python: it writes where each thread stands, and exits with 1.
+        """
+        if self.profile.workers == "threads" and sys.__stderr__ is not None:
+            faulthandler.dump_traceback_later(FROZEN_S, exit=True, file=sys.__stderr__)
 
     def _fence_is_open(self) -> bool:
         if boottime_s() - self._shared.beat_s > sessions.FENCE_AFTER_S:
@@ -260,6 +274,7 @@ class Life:
         self._leaving.acquire()
         self._ended.set()
         self._hand_over()
+        faulthandler.cancel_dump_traceback_later()
         log.info("worker_ended", session=str(self.session))
 
     def leave(self, code: int, why: str, **facts: Any) -> NoReturn:

@@ -82,3 +82,16 @@ def test_with_a_quarter_of_its_threads_stuck_a_worker_gives_up_and_comes_back_by
         assert stage.events(innocent) == ["submit", "claim", "interrupt", "claim"]
         assert stage.row(innocent)["lost_starts"] == 0
         assert {stage.row(task)["attempts_used"] for task in stuck} == {1}
+
+
+def test_a_worker_frozen_by_a_call_that_keeps_the_interpreter_ends_by_itself_and_says_where_it_stood(
+    ward: Ward,
+) -> None:
+    ward.dispatcher()
+    worker = ward.worker("tool_read")
+    (task,) = ward.submit("recovery.frozen", {"i": 0})
+    wait_until(lambda: len(ward.lines("begun")) == 1, within_s=15)
+    assert worker.wait(45) == 1
+    assert "Timeout (0:00:30)!" in ward.text(worker) and "in frozen" in ward.text(worker)
+    assert ward.stage.events(task)[:3] == ["submit", "claim", "lose"]
+    assert ward.stage.row(task)["lost_starts"] == 1

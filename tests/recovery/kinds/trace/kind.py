@@ -4,6 +4,7 @@ WHAT: `begun` before anything else, `effect` (through `ctx.call`, where there is
 """
 
 import os
+import re
 import signal
 import time
 from functools import partial
@@ -88,6 +89,13 @@ def stuck(ctx: Context, payload: Work) -> None:
     leave("begun", payload.i)
     time.sleep(payload.pause_s)
     leave("ended", payload.i)
+
+
+@kind("recovery.frozen", pool="tool_read", input=Work, timeout_s=5)
+def frozen(ctx: Context, payload: Work) -> None:
+    """Keep the interpreter to itself in one call of C, for longer than any test: no other thread of it runs."""
+    leave("begun", payload.i)
+    re.match(r"(a+)+$", "a" * 64 + "b")
 
 
 @kind("recovery.row", pool="tool_read", input=Work, timeout_s=300)
