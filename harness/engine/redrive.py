@@ -17,11 +17,11 @@ import psycopg
 from harness.engine import again, letters
 from harness.engine.again import KEEP, Ready, Tally
 from harness.engine.letters import Wanted
-from harness.policy.errors import Conflict, Invalid, NotFound
+from harness.policy.errors import Conflict, Invalid, NotFound, Unavailable
 from harness.policy.redrive import Already, No
 from harness.store import letters as stored
 from harness.store import queries, redrives
-from harness.store.database import Connection
+from harness.store.database import LOCKED, Connection
 from harness.store.doorbell import Doorbell
 from harness.store.redrives import Facts
 from harness.telemetry import logs
@@ -93,7 +93,7 @@ def one(
     """Send a task again, with another `input` if one is given.
 
     Raises: NotFound; Invalid, TooLarge (input, reason); Conflict (its state, kind or version); OverQuota, Forbidden,
-    BudgetExceeded (its tenant's).
+    BudgetExceeded (its tenant's); Unavailable when someone else keeps it locked.
     """
     _check_reason(reason)
     with _held(connection, tenant):
@@ -101,7 +101,10 @@ def one(
             decided = _decide(connection, task, input, tenant)
             if isinstance(decided, Already):
                 return Redriven(outcome="already")
-            sent, refused = again.send(connection, [decided], tenant=tenant, actor=actor, reason=reason)
+            try:
+                sent, refused = again.send(connection, [decided], tenant=tenant, actor=actor, reason=reason)
+            except psycopg.errors.LockNotAvailable as error:
+                raise Unavailable(LOCKED) from error
             for refusal, _n in refused:
                 raise refusal
             if sent:

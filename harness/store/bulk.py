@@ -24,6 +24,8 @@ def matching(connection: Connection, where: Where, *, live: bool, after: int = 0
 
     Raises: ValueError for ended ones without a run or mark: there is no index for them.
     """
+    if any(name is not None and "\0" in name for name in (where.kind, where.pool)):
+        return []  # no name holds one, and PostgreSQL takes no such text
     if where.term is not None:
         name = "bulk/of_tag"
     elif where.run is not None:

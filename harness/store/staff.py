@@ -13,7 +13,7 @@ from django.db import connection
 from psycopg import sql
 
 from harness.policy.errors import Unavailable
-from harness.store.database import Connection, connect, database_name, role_names
+from harness.store.database import LOCKED, Connection, connect, database_name, role_names
 
 STATEMENT_TIMEOUT_S = 10  # a person waits no longer for a page
 
@@ -56,7 +56,12 @@ def own_connection(tenant: int | None) -> Iterator[Connection]:
     with opened:
         if tenant is not None:
             opened.execute("SELECT set_config('harness.tenant', %s, false)", (str(tenant),))
-        yield opened
+        try:
+            yield opened
+        except psycopg.errors.LockNotAvailable as error:
+            raise Unavailable(LOCKED) from error
+        except psycopg.OperationalError as error:
+            raise Unavailable("the connection to the database broke; try again shortly") from error
 
 
 def last_id(table: str) -> int:

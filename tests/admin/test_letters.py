@@ -122,6 +122,7 @@ def test_any_address_is_answered(house: House) -> None:
         "before=x_y",
         "before=2030-01-01_5",
         "reason=%00",
+        "kind=%00",
         "task=-1&task=9e9",
     ):
         for page in ("", "list/", "redrive/"):

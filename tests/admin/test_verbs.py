@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from typing import Any, Literal
 
+import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -36,6 +37,18 @@ def test_a_cancel_leaves_reason_and_author_in_the_trace_and_a_second_click_does_
     assert house.stage.events(task) == ["submit", "cancel"]
     shown = client.get(f"/admin/store/task/{task}/change/").text
     assert "wrong prompt" in shown and "staff:operator" in shown and page_of(task) not in shown
+
+
+def test_a_task_that_someone_has_locked_is_told_and_nothing_of_it_acted(house: House) -> None:
+    client, task = house.login("operator"), house.task()
+    ticked = f"/admin/store/task/bulk/?verb=cancel&task={task}"
+    with psycopg.connect(house.stage.url) as other:
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (task,))
+        for page in (page_of(task), ticked):
+            body = {"reason": "stuck", "_once": token_of(client.get(page).text)}
+            answer = client.post(page, body, follow=True)
+            assert answer.status_code == 200 and "someone else holds a lock" in answer.text
+    assert house.stage.events(task) == ["submit"]
 
 
 def test_two_clicks_at_once_are_one_action(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,23 @@
 """The verbs on one task. Each is idempotent, leaves author and reason in the trace, and refuses with a clear Conflict.
 
 Each opens transactions of its own: call it outside one. `tenant` None: an operator, on whosever task; else the tenant
-that acts, on its own tasks. Raises, all: Invalid (reason), NotFound, Conflict.
+that acts, on its own tasks. Raises, all: Invalid (reason), NotFound, Conflict; Unavailable when someone
+else keeps the task locked.
 """
 
 import uuid
 from contextlib import nullcontext
 
+import psycopg
+
 from harness.engine.operate.done import Done
 from harness.engine.operate.who import check_priority, check_reason, hold_of
 from harness.policy import verbs
 from harness.policy.admission import TenantFacts
-from harness.policy.errors import Conflict, NotFound
+from harness.policy.errors import Conflict, NotFound, Unavailable
 from harness.policy.verbs import Asked, Decide
 from harness.store import queries, transitions
-from harness.store.database import Connection
+from harness.store.database import LOCKED, Connection
 from harness.store.doorbell import Doorbell
 
 _bell = Doorbell()
@@ -76,7 +79,10 @@ def _do(
         if found is None:
             raise NotFound(f"there is no task {task}")
         by = transitions.By(actor=actor, reason=reason)
-        done = transitions.act(connection, [found.id], decide, asked, by).get(found.id)
+        try:
+            done = transitions.act(connection, [found.id], decide, asked, by).get(found.id)
+        except psycopg.errors.LockNotAvailable as error:
+            raise Unavailable(LOCKED) from error
         if done is None:
             raise NotFound(f"there is no task {task}")
         if done.outcome == "refused":
