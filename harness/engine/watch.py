@@ -5,7 +5,8 @@ import random
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from harness.engine import settle
 from harness.engine.process import ProcessState, Running
@@ -94,6 +95,18 @@ def zombies(process: ProcessState) -> tuple[int, float]:
         if running.taken_over and now_s >= running.task_began_s + running.timeout_s
     ]
     return len(since), now_s - min(since) if since else 0.0
+
+
+def stuck_pools(process: ProcessState, slots: Mapping[str, int], *, older_than_s: float) -> list[str]:
+    """Return the pools that can't run anything here: zombies hold all their slots, each for longer than that."""
+    now_s = time.monotonic()
+    held: Counter[str] = Counter()
+    for running in list(process.running.values()):
+        kind = registry.find(running.kind)
+        over_s = now_s - max(running.taken_over_s, running.task_began_s + running.timeout_s)
+        if kind is not None and running.taken_over and over_s > older_than_s:
+            held[kind.pool] += 1
+    return [pool for pool, number in held.items() if number >= slots.get(pool, 1)]
 
 
 def hand_back(process: ProcessState, connection: Connection) -> int:

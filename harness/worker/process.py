@@ -40,6 +40,7 @@ PAUSES_S = 1.0
 UNHELD_EVERY_S = 5.0
 ZOMBIE_MAX_AGE_S = 300.0
 ZOMBIE_MAX_RATIO = 0.25
+POOL_STUCK_S = 30.0  # a pool without a usable slot for so long is worth the restart of those beside it
 CHILDREN_EXIT_S = 1.5  # two rounds of a child's watch and a statement
 OWN_CONNECTION_S = 1.0  # a child's task may hold its only connection (ctx.db); the watch comes again
 # A worker of threads may go for so long without a round of its beat: longer than its session lives, so ending it loses
@@ -207,6 +208,9 @@ class Life:
         number, oldest_s = watch.zombies(process)
         if number and (number >= ZOMBIE_MAX_RATIO * self.profile.concurrency or oldest_s > self._zombie_max_age_s):
             self.leave(1, "threads_stuck", zombies=number, oldest_s=round(oldest_s, 1))
+        # A small pool beside large ones is all stuck long before a quarter of the threads is.
+        if number and (pools := watch.stuck_pools(process, self.profile.slots, older_than_s=POOL_STUCK_S)):
+            self.leave(1, "pools_stuck", pools=pools, zombies=number)
 
     def _end_deaf(self, connection: Connection) -> int:
         return watch.end_deaf_children(connection, self.session, self._deaf, self._live_pids)

@@ -234,6 +234,10 @@ def test_a_thread_that_does_not_listen_is_settled_from_outside_and_its_lease_is_
         assert watch.zombies(process)[0] == 1
         zombie = stage.one("SELECT zombie_since IS NOT NULL FROM lease WHERE id = %s", message.lease)
         assert zombie  # it still counts as a slot in use
+        assert watch.stuck_pools(process, {"db": 1}, older_than_s=30) == []  # not yet
+        running.taken_over_s -= 31
+        assert watch.stuck_pools(process, {"db": 1}, older_than_s=30) == ["db"]
+        assert watch.stuck_pools(process, {"db": 2}, older_than_s=30) == []
         release.set()
         thread.join()
         assert stage.one("SELECT count(*) FROM lease") == 0
