@@ -20,7 +20,7 @@ CONFIRM_FLOW_S = 70.0
 
 Level = Literal["fault", "warning"]
 StillSo = Callable[[], bool]
-Repair = Callable[[Connection, Found, StillSo], bool]
+Repair = Callable[[Connection, Found, StillSo], bool]  # whether it wrote; the auditor looks whether that helped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,9 +57,7 @@ def _give_up_lease(connection: Connection, found: Found, still_so: StillSo) -> b
 
 def _hand_back(connection: Connection, found: Found, still_so: StillSo) -> bool:
     assert found.id is not None
-    before = connection.execute("SELECT id FROM lease WHERE id = %s AND claimed_at IS NULL", (found.id,)).fetchone()
-    transitions.hand_back_unclaimed(connection, older_than_s=findings.LATE_S, leases=[found.id])
-    return before is not None
+    return transitions.take_back_unclaimed(connection, found.id, still_so)
 
 
 def _unready(connection: Connection, found: Found, still_so: StillSo) -> bool:

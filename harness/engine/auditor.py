@@ -186,7 +186,7 @@ class Auditor:
                 return self._again(connection, found, now_s=0.0, seen={}) is not None
 
             with connection.transaction():
-                repaired = rule.repair(connection, found, still_so)
+                repaired = rule.repair(connection, found, still_so) and not still_so()
                 if repaired:
                     how = rule.does
                     stored.close(connection, number, how=how, repaired=True)

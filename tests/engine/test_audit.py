@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 from django.conf import settings
+from structlog.testing import capture_logs
 
 from harness.engine.audit import RULES
 from harness.engine.auditor import Alerts, Auditor, Finding
+from harness.store import transitions
 from tests.engine.plants import PLANTS, House, attempt, queue_too_long, stranded
 from tests.stage import Stage
 
@@ -69,6 +72,54 @@ def test_without_the_order_to_repair_a_fault_is_only_written_down(house: House, 
     assert rows(house) == [(rule, planted.subject, False, False, 1)]
     assert [one.repaired for one in audited(house, **planted.auditor)] == [True]
     assert rows(house) == [(rule, planted.subject, True, True, 2)]
+
+
+@pytest.mark.parametrize("locked", ["lease", "task"])
+def test_a_lease_that_someone_has_locked_is_not_told_as_repaired_until_it_is_gone(house: House, locked: str) -> None:
+    planted = PLANTS["release_not_taken_back"](house)
+    with house.stage.open() as other, other.transaction():
+        other.execute(f"SELECT id FROM {locked} FOR UPDATE")
+        assert [one.repaired for one in audited(house)] == [False]
+        assert rows(house) == [("release_not_taken_back", planted.subject, False, False, 1)]
+        assert house.stage.one("SELECT count(*) FROM lease") == 1
+    assert [one.repaired for one in audited(house)] == [True]
+    planted.after()
+
+
+def test_a_lease_that_was_claimed_in_the_last_moment_is_not_told_as_repaired(house: House) -> None:
+    PLANTS["release_not_taken_back"](house)
+    (message,) = house.stage.messages
+
+    def claimed_meanwhile() -> bool:
+        raise AssertionError("a claimed lease isn't looked at")
+
+    assert house.stage.claim(message, house.session)
+    assert not transitions.take_back_unclaimed(house.stage.connection, message.lease, claimed_meanwhile)
+    assert house.stage.one("SELECT count(*) FROM lease") == 1
+
+
+def test_a_repair_that_leaves_the_fault_standing_is_not_told_as_one(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "stranded", replace(RULES["stranded"], repair=lambda *_: True))
+    planted = stranded(house)
+    assert [one.repaired for one in audited(house)] == [False]
+    assert rows(house) == [("stranded", planted.subject, False, False, 1)]
+
+
+@pytest.mark.parametrize("rule", ["old_transaction", "dead_rows", "stranded"])
+def test_what_ails_the_database_is_told_to_the_log_as_an_alert_and_once(house: House, rule: str) -> None:
+    planted = PLANTS[rule](house)
+    with capture_logs() as told:
+        for _ in range(2):
+            audited(house, repair=False, **planted.auditor)
+    (line,) = [one for one in told if one["event"] in ("database_alert", "audit_found")]
+    assert line["event"] == ("audit_found" if rule == "stranded" else "database_alert")
+    assert (line["rule"], line["subject"], line["log_level"]) == (rule, planted.subject, "warning")
+    if rule == "old_transaction":
+        assert line["fact_age_s"] >= 0 and line["fact_role"]
+    if rule == "dead_rows":
+        assert line["fact_dead"] >= 100
 
 
 def test_a_dry_run_writes_nothing(house: House) -> None:

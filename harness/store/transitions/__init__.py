@@ -5,7 +5,7 @@ connection and returns what really happened; a lost race is an empty answer, nev
 task, by id. Waking the dispatcher (`doorbell`) is the caller's, after the commit.
 """
 
-from harness.store.transitions.auditor import back_on_the_way, give_up_lease, unready
+from harness.store.transitions.auditor import back_on_the_way, give_up_lease, take_back_unclaimed, unready
 from harness.store.transitions.due import expire_due, resume_version, wake_due
 from harness.store.transitions.people import By, act, cancel
 from harness.store.transitions.redrive import Again, redrive
@@ -44,6 +44,7 @@ __all__ = (
     "settle",
     "settle_many",
     "submit",
+    "take_back_unclaimed",
     "unready",
     "wake_due",
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from harness.store import sql
 from harness.store.database import Connection
+from harness.store.transitions.work import hand_back_unclaimed
 
 StillSo = Callable[[], bool]
 
@@ -35,6 +36,16 @@ def give_up_lease(connection: Connection, lease: int, still_so: StillSo, *, acto
                 _free(connection, task, actor=actor, reason=reason)
         connection.execute(sql.load("transitions/drop_lease"), {"lease": lease})
         return True
+
+
+def take_back_unclaimed(connection: Connection, lease: int, still_so: StillSo) -> bool:
+    """Take an unclaimed lease back, as the sweep does. False also when someone has it locked, or a task of it."""
+    with connection.transaction():
+        locked = connection.execute(sql.load("transitions/lock_unclaimed"), {"lease": lease}).fetchone()
+        if locked is None or not still_so():
+            return False
+        hand_back_unclaimed(connection, older_than_s=0, leases=[lease])
+        return connection.execute(sql.load("transitions/lock_unclaimed"), {"lease": lease}).fetchone() is None
 
 
 def unready(connection: Connection, task: int, still_so: StillSo) -> bool:

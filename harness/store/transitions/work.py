@@ -142,7 +142,10 @@ def lose(
 def hand_back_unclaimed(
     connection: Connection, *, older_than_s: float, leases: Sequence[int] | None = None, limit: int = 500
 ) -> int:
-    """Take back unclaimed leases: those named, or all older than `older_than_s`. Returns how many tasks it freed."""
+    """Take back unclaimed leases: those named, of any age, or all older than `older_than_s`.
+
+    Returns how many tasks it freed; a lease that is locked, itself or a task of it, stays.
+    """
     cursor = connection.execute(
         sql.load("transitions/hand_back_unclaimed"),
         {"leases": None if leases is None else list(leases), "older_than_s": older_than_s, "limit": limit},
