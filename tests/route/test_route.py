@@ -1,7 +1,5 @@
 """A task's route through real processes; tests/recovery is about those that die."""
 
-import redis
-
 from harness.store import transitions
 from tests.route.conftest import Route
 from tests.stage import wait_until
@@ -27,18 +25,6 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(route: Route) -> None:
     first.terminate()
     assert first.wait(5) == 0
     assert route.leader() == ("", 0)
-
-
-def test_an_emptied_redis_loses_no_task(route: Route) -> None:
-    route.dispatcher()
-    route.worker("db")
-    route.stage.submit("noop.single", n=400)
-    with redis.Redis.from_url(route.environment["BROKER_URL"]) as client:
-        for _ in range(5):
-            client.flushdb()
-            wait_until(lambda: True, within_s=1)
-    wait_until(lambda: route.count("succeeded") == 400, within_s=40)
-    assert route.stage.one("SELECT max(attempts_used) FROM task") == 0
 
 
 def test_cancelling_a_running_task_stops_it_soon(route: Route) -> None:
