@@ -99,6 +99,23 @@ def strict(ctx: Context, payload: Odd) -> object:
     return payload.n
 
 
+@kind("test.deep", pool="db", input=Odd)
+def deep(ctx: Context, payload: Odd) -> None:
+    if payload.n:
+        deep(ctx, Odd(n=payload.n - 1)) if payload.n % 2 else deeper(ctx, payload)
+    raise RuntimeError("ü" * 3000 + "the end")
+
+
+def deeper(ctx: Context, payload: Odd) -> None:
+    deep(ctx, Odd(n=payload.n - 1))
+
+
+@kind("test.full", pool="db", input=Nothing)
+def full(ctx: Context, payload: Nothing) -> None:
+    with open("/dev/full", "ab", buffering=0) as log:
+        log.write(b"effect 1\n")
+
+
 @kind("test.patient", pool="db", input=Nothing, timeout_s=0.05)
 def patient(ctx: Context, payload: Nothing) -> None:
     end_s = time.monotonic() + 5
@@ -157,13 +174,40 @@ def test_an_error_ends_in_a_clear_state(stage: Stage, name: str, state: str, err
     assert stage.one("SELECT count(*) FROM lease") == 0
 
 
-def test_a_bug_is_tried_once_more_and_then_buried(stage: Stage) -> None:
-    task = run(stage, "test.raise")
+def test_of_a_long_traceback_the_last_8_kib_are_kept_with_the_error_itself(stage: Stage) -> None:
+    task = run(stage, "test.deep", '{"n": 60}')
+    trace = stage.one("SELECT traceback FROM attempt WHERE task_id = %s", task)
+    assert 8180 < len(trace.encode()) <= 8192  # a cut through the middle of a letter costs the whole letter
+    assert trace.endswith("üüthe end\n") and "\N{REPLACEMENT CHARACTER}" not in trace
+    assert "in deeper\n" in trace and "Traceback (most recent call last)" not in trace
+
+
+def test_a_full_disk_under_a_kinds_log_of_effects_is_told_in_words_and_ends(stage: Stage) -> None:
+    task = run(stage, "test.full")
+    in_words = {"class": "bug", "message": "OSError: [Errno 28] No space left on device"}
+    assert stage.state(task) == "failed_retryable"
+    assert error_of(stage, task) == in_words
+    assert stage.one("SELECT count(*) FROM lease") == 0
+    try_again(stage, task)
+    assert stage.state(task) == "failed_terminal"
+    assert error_of(stage, task) == in_words
+    assert stage.one("SELECT count(*) FROM lease") == 0
+    assert stage.events(task) == ["submit", "claim", "fail", "requeue", "claim", "bury"]
+    assert stage.row(task)["attempts_used"] == 2
+
+
+def try_again(stage: Stage, task: int) -> None:
+    """As if the time of its next attempt had come."""
     stage.connection.execute("UPDATE task SET not_before = clock_timestamp() WHERE id = %s", (task,))
     transitions.wake_due(stage.connection, actor="sweep")
     session = stage.add_session()
     with stage.process(session) as process:
         stage.run_all(process)
+
+
+def test_a_bug_is_tried_once_more_and_then_buried(stage: Stage) -> None:
+    task = run(stage, "test.raise")
+    try_again(stage, task)
     assert stage.events(task) == ["submit", "claim", "fail", "requeue", "claim", "bury"]
     assert stage.state(task) == "failed_terminal"
 
