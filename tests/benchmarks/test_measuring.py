@@ -13,8 +13,15 @@ import redis
 from benchmarks import effects, machine, servers, statistics_of_runs
 from benchmarks.arms import PEERS
 from benchmarks.bench import in_turn
+from benchmarks.scenarios.crash import judged_gap
 from benchmarks.statistics_of_runs import pairwise, quantile, spread
 from harness.policy.errors import Refused
+
+
+def test_a_rolling_restart_may_take_the_drain_and_five_seconds_and_only_a_full_run_fails_by_it() -> None:
+    for gap_s, quick, failed in ((13.0, False, False), (13.1, False, True), (13.1, True, False)):
+        told = judged_gap(gap_s, 8.0, quick=quick)
+        assert told == {"restart_gap_s": gap_s, "restart_gap_allowed_s": 13.0, "failed": failed}
 
 
 def test_a_half_written_line_is_counted_once_when_it_is_whole(tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def test_what_ran_in_a_killed_worker_runs_again_and_a_rolling_restart_costs_noth
     assert restart["lost"] == restart["done_twice"] == restart["attempts_spent"] == restart["starts_lost"] == 0
     assert restart["interrupted"] >= 2, "the work that outlasts every drain was handed back"
     assert report["restart_gap_s"] == max(restart["gap_s"].values()) > 0
+    assert (report["restart_gap_allowed_s"], report["failed"]) == (restart["drain_s"] + 5, False)
 
 
 def test_the_arm_without_guards_leaves_out_the_trace_and_nothing_else(quick: Quick) -> None:
