@@ -71,8 +71,11 @@ class Stage:
         parsed: dict[str, Any] = json.loads(answer[-1])
         return parsed
 
-    def run(self, argv: Sequence[str]) -> str:
-        """Run a command to its end; return its standard output. Raises: Unavailable when it fails."""
+    def run(self, argv: Sequence[str], *, may_end_with: Sequence[int] = ()) -> str:
+        """Run a command to its end; return its standard output.
+
+        `may_end_with`: exit codes besides 0 that are no failure. Raises: Unavailable when it fails.
+        """
         try:
             done = subprocess.run(
                 list(argv),
@@ -85,7 +88,7 @@ class Stage:
             )
         except subprocess.TimeoutExpired as error:
             raise Unavailable(f"{self.arm.name}: {shlex.join(argv[1:5])} took longer than {COMMAND_S:.0f} s") from error
-        if done.returncode:
+        if done.returncode and done.returncode not in may_end_with:
             raise Unavailable(
                 f"{self.arm.name}: {shlex.join(argv[1:5])} ended with {done.returncode}:\n{done.stderr[-2000:]}"
             )

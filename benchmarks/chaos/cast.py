@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
@@ -17,7 +16,6 @@ from benchmarks.stage import CHECKOUT
 from harness.ops.local import procfile, supervision
 from harness.ops.local.places import open_places
 from harness.ops.local.processes import MARK
-from harness.ops.local.server import tail
 
 LEFT_OUT = ("flower",)  # it only looks
 PREFORK = ("worker_cpu", "worker_quarantine")
@@ -58,11 +56,6 @@ class Cast:
         """Return when every process runs and `ready`. Raises: Unavailable with the logs of those that don't."""
         self._supervision.wait_running(ready, patience_s=RUNNING_S)
 
-    def all_run(self) -> bool:
-        """Whether supervisor counts every process as running now."""
-        found = supervision.ask(self.places)
-        return bool(found) and all(one.state == "RUNNING" for one in found)
-
     def pids(self, role: str) -> list[int]:
         """Return the processes of a role that run now: a program of the Procfile, or "child" of a prefork pool."""
         running = {one.name: one.pid for one in supervision.ask(self.places) if one.pid}
@@ -70,10 +63,6 @@ class Cast:
             return [pid for name, pid in sorted(running.items()) if name == role or name.startswith(f"{role}_")]
         parents = {running[name] for name in PREFORK if name in running}
         return sorted(pid for pid, (parent, _) in machine.processes().items() if parent in parents)
-
-    def log_of(self, name: str) -> str:
-        """Return the end of a program's log."""
-        return tail(self._supervision.log(name))
 
     def keep_logs(self, folder: Path) -> None:
         """Copy all logs to a folder."""
@@ -87,10 +76,3 @@ def send(pid: int, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_gone(pid: int, patience_s: float = 5.0) -> None:
-    """Wait until a killed process is gone or waits to be reaped."""
-    until_s = time.monotonic() + patience_s
-    while machine.name_of(pid) and time.monotonic() < until_s:
-        time.sleep(0.01)

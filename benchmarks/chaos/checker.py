@@ -99,7 +99,7 @@ def transitions(seen: View) -> Iterator[Finding]:
 
 
 def provider(seen: View) -> Iterator[Finding]:
-    """The provider was called once an attempt at most, never beyond its capacity, and for each task that succeeded."""
+    """The provider was called once an attempt at most, from the slots there are, and for each task that succeeded."""
     found = seen.history.provider
     if found is None:
         return
@@ -109,8 +109,8 @@ def provider(seen: View) -> Iterator[Finding]:
     if found.answered < found.succeeded or found.calls != found.ends + found.in_flight:
         what = f"answered {found.answered} of {found.succeeded} that succeeded; {found.calls} calls, {found.ends} ends"
         yield Finding(column="lost", subject="provider", what=what)
-    if found.in_flight_max > found.quota:
-        what = f"{found.in_flight_max} calls at a time, of {found.quota}"
+    if found.in_flight_max > found.slots:
+        what = f"{found.in_flight_max} calls at a time, from {found.slots} slots"
         yield Finding(column="caps_exceeded", subject="provider", what=what)
 
 

@@ -160,4 +160,6 @@ def _node(one: Work) -> dict[str, Any]:
         }  # fmt: skip
     if one.later:
         body["not_before"] = LATER
+    if one.ttl_s is not None:
+        body["ttl_s"] = one.ttl_s
     return body

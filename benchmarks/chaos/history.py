@@ -127,7 +127,10 @@ class Caps:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provider:
-    """The provider emulator's own counters, and `attempts`: claims of tasks that call it; `succeeded` of those."""
+    """The provider emulator's own counters, and `attempts`: claims of tasks that call it; `succeeded` of those.
+
+    `slots`: in how many of Harness's slots such a task can be at a time.
+    """
 
     calls: int
     ends: int
@@ -136,7 +139,7 @@ class Provider:
     answered: int
     attempts: int
     succeeded: int
-    quota: int
+    slots: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -156,11 +156,6 @@ def trace(connection: psycopg.Connection[Any]) -> tuple[TraceEvent, ...]:
     )
 
 
-def has_auditor(connection: psycopg.Connection[Any]) -> bool:
-    """Whether this version of Harness audits itself."""
-    return connection.execute("SELECT to_regclass('audit_finding')").fetchone() != (None,)
-
-
 def audit_faults(connection: psycopg.Connection[Any]) -> list[str]:
     """Return every fault that the auditor has written down, also those that it has repaired."""
     rows = connection.execute("SELECT rule, subject, how FROM audit_finding WHERE level = 'fault' ORDER BY id")
@@ -180,28 +175,3 @@ def run_caps(connection: psycopg.Connection[Any]) -> Mapping[int, int]:
     """Return the fan-out cap of each run that has one."""
     rows = connection.execute("SELECT id, fanout_cap FROM run WHERE fanout_cap IS NOT NULL")
     return {row[0]: row[1] for row in rows}
-
-
-def pause(connection: psycopg.Connection[Any], scope: str, key: str) -> None:
-    """Pause a scope, as an operator's verb does."""
-    connection.execute(
-        "INSERT INTO pause (scope, key, source, author, reason) VALUES (%s, %s, 'operator', 'chaos', 'a test') "
-        "ON CONFLICT (scope, key, source) DO UPDATE SET resumed_at = NULL, created_at = clock_timestamp()",
-        (scope, _key(connection, scope, key)),
-    )
-
-
-def resume(connection: psycopg.Connection[Any], scope: str, key: str) -> None:
-    """Resume a scope, as an operator's verb does: its slots come back by the ramp."""
-    connection.execute(
-        "UPDATE pause SET resumed_at = clock_timestamp(), resumed_by = 'chaos' WHERE scope = %s AND key = %s "
-        "AND source = 'operator' AND resumed_at IS NULL",
-        (scope, _key(connection, scope, key)),
-    )
-
-
-def _key(connection: psycopg.Connection[Any], scope: str, key: str) -> str:
-    if scope != "tenant":
-        return key
-    row = connection.execute("SELECT id FROM tenant WHERE name = %s", (key,)).fetchone()
-    return str(row[0]) if row else key

@@ -19,7 +19,7 @@ import psycopg
 from harness.store import sql
 
 VARIABLE = "HARNESS_BENCH_SABOTAGE"
-STATEMENTS = ("release", "claim", "settle")
+STATEMENTS = ("release", "claim", "tell_expired", "settle")  # tell_expired: the second of a claim
 POINTS = ("before", "after")
 HOWS = ("exit", "cut")
 TAKEN = "taken"

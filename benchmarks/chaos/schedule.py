@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.chaos import sabotage
+from harness.policy.scopes import Scope
 
 TENANTS = {"alpha": 8, "beta": 1000, "gamma": 3}  # caps: tasks in flight
 SHARES = {"alpha": 5, "beta": 4, "gamma": 1}  # of the work: what a small cap lets through must end within the run
@@ -19,7 +20,13 @@ ARRIVALS_PER_S = 1.6  # of single tasks, bursts and runs
 QUIET_START_S = 8.0  # work is under way before the first fault
 STOP_S = (1.0, 26.0)  # how long a SIGSTOP lasts: shorter and longer than the fence (15 s) and a session's death (20 s)
 PAUSE_S = (2.0, 6.0)
-PAUSED = (("pool", "tool_write"), ("pool", "cpu"), ("priority", "p3"), ("pool_priority", "llm.p2"), ("tenant", "beta"))
+PAUSED: tuple[tuple[Scope, str], ...] = (
+    ("pool", "tool_write"),
+    ("pool", "cpu"),
+    ("priority", "p3"),
+    ("pool_priority", "llm.p2"),
+    ("tenant", "beta"),
+)
 
 # What a fault hits, by the name of the program in the Procfile; "child": any prefork child.
 KILLED = {
@@ -56,7 +63,7 @@ class Work:
     """One piece of work to submit, under key `i`. `twice`: a double click; `verbs`: what is done to it, how long after.
 
     `cancelled`: one of these is cancel. `later`: it isn't due in this run, and still waits at its end. `run`: goes in
-    the same run as others of that number.
+    the same run as others of that number. `ttl_s`: it expires if it hasn't started by then.
     """
 
     at_s: float
@@ -73,6 +80,7 @@ class Work:
     verbs: tuple[tuple[str, float], ...] = ()
     later: bool = False
     run: int = 0
+    ttl_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +88,7 @@ class Pausing:
     """A pause of a scope, and how long it lasts."""
 
     at_s: float
-    scope: str
+    scope: Scope
     key: str
     for_s: float
 
@@ -187,6 +195,8 @@ def _work(
         cancelled=cancelled,
         later=later,
         run=run,
+        # Not by the dice, so that a seed's other work stays what it was.
+        ttl_s=2.0 + i % 4 if plain and not cancelled and i % 9 == 0 else None,
     )
 
 

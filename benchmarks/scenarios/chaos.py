@@ -7,7 +7,6 @@ The clients' answers, the receiver of effects and the provider emulator stand ou
 Every fault column of the report must be zero. Servers of its own only: they are killed.
 """
 
-import contextlib
 import json
 import sys
 import threading
@@ -25,7 +24,7 @@ import httpx
 from benchmarks import product
 from benchmarks.arms import Arm
 from benchmarks.bench import Bench
-from benchmarks.chaos import recorder, sabotage, schedule
+from benchmarks.chaos import pausing, recorder, sabotage, schedule
 from benchmarks.chaos.cast import Cast
 from benchmarks.chaos.checker import COLUMNS, check
 from benchmarks.chaos.clients import Clients
@@ -36,30 +35,33 @@ from benchmarks.chaos.view import recoveries, view
 from benchmarks.kinds.effect.kind import VARIABLE
 from benchmarks.stage import CHECKOUT, Stage
 from benchmarks.statistics_of_runs import quantile
+from harness.ops.local import procfile
 from harness.ops.local.ports import LOOPBACK, free_port
 from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology, parse
 
-MINUTES, QUICK_MINUTES = 10.0, 1.0
+MINUTES, QUICK_MINUTES = 10.0, 2.0
 QUIET_S = 240.0  # the patience with what was accepted: a quarantine's one slot has the longest line
 LEAK_S = 60.0
 ANSWERED_S = 60.0  # for the last clients to be answered once nothing is broken any more
 FINDINGS_SHOWN = 20
 SLOWEST_SHOWN = 10
-PROVIDER_QUOTA = 50
+PROVIDER_POOL, POOLS_OF = "llm", "--resource-pool "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a run came to. `audit`: faults found by the product's own auditor; None: this version has none."""
+    """What a run came to. `audit`: faults found by the product's own auditor, or why it didn't get to look."""
 
     history: History
     findings: Sequence[Finding]
     answers: dict[int, int]
     refused: Sequence[str]
     all_answered: bool
-    audit: Sequence[str] | None
+    audit: Sequence[str]
+    orders: Sequence[str]
+    paused: int
     errors: dict[str, int]
 
 
@@ -92,6 +94,7 @@ def play(bench: Bench, length_s: float) -> Outcome:
     with ExitStack() as stack:
         receiver = stack.enter_context(Receiver())
         stage = stack.enter_context(bench.stage(_arm(receiver, orders, provider_port)))
+        pausing.open_operator(stage.database_url)
         stage.drive("reset")
         tenants = stage.drive("make_tenants")
         stage.start([f"{{python}} -m harness.ops.emulator --port {provider_port} --latency-s 0.4 --sigma 0.3"])
@@ -103,17 +106,18 @@ def play(bench: Bench, length_s: float) -> Outcome:
         keys = {name: str(one["key"]) for name, one in tenants.items()}
         clients = Clients(f"http://{LOOPBACK}:{port}", keys, work)
         mischief = Mischief(cast, bench.servers, stage.broker_url, orders, _queues(_topology()))
-        bench.say(f"{len(work)} pieces of work and {len(schedule.faults(bench.seed, length_s))} faults")
+        faults = schedule.faults(bench.seed, length_s)
+        bench.say(f"{len(work)} pieces of work and {len(faults)} faults")
         began_s = time.time()
         clients.start(began_s)
-        pausing = threading.Thread(
-            target=_pause, args=(stage.database_url, schedule.pauses(bench.seed, length_s), began_s), name="pauses"
-        )
-        pausing.start()
-        mischief.play(schedule.faults(bench.seed, length_s), began_s)
+        paused: list[schedule.Pausing] = []
+        planned = schedule.pauses(bench.seed, length_s)
+        operator = threading.Thread(target=pausing.play, args=(stage.database_url, planned, began_s, paused))
+        operator.start()
+        mischief.play(faults, began_s)
         time.sleep(max(0.0, began_s + length_s - time.time()))
         mischief.end()
-        pausing.join()
+        operator.join()
         bench.say("quiet: what was accepted must end")
         answered = clients.finish(ANSWERED_S)
         with recorder.connect(stage.database_url) as connection:
@@ -144,6 +148,8 @@ def play(bench: Bench, length_s: float) -> Outcome:
         refused=clients.refused,
         all_answered=answered,
         audit=audit,
+        paused=len(paused),
+        orders=[plan.role for plan in faults if plan.what == "sabotage"],
         errors=errors,
     )
 
@@ -162,8 +168,8 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
     return {
         "tasks": len({one.task for one in history.accepted}),
         **columns,
-        "audit_findings": None if outcome.audit is None else len(outcome.audit),
-        "audit_faults": list(outcome.audit or ())[:FINDINGS_SHOWN],
+        "audit_findings": len(outcome.audit),
+        "audit_faults": list(outcome.audit)[:FINDINGS_SHOWN],
         "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
         "recovery_max_s": recovery_s[-1] if recovery_s else None,
         "recovered": len(recovery_s),
@@ -178,6 +184,8 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "servers": dict(Counter(fault.role for fault in history.faults if fault.what == "server")),
         "messages": dict(Counter(fault.role for fault in history.faults if fault.what == "messages")),
         "sabotage": dict(Counter(fault.role for fault in history.faults if fault.what == "sabotage")),
+        "paused": outcome.paused,
+        "orders": dict(Counter(outcome.orders)),
         "states": dict(Counter(row.state for row in history.tasks)),
         "events": dict(Counter(event.event for event in history.trace)),
         "errors": outcome.errors,
@@ -228,16 +236,6 @@ def _caps(topology: Topology, runs: Any) -> Caps:
     )
 
 
-def _pause(database_url: str, pauses: Sequence[schedule.Pausing], began_s: float) -> None:
-    for one in pauses:
-        time.sleep(max(0.0, began_s + one.at_s - time.time()))
-        with recorder.connect(database_url) as connection:
-            recorder.pause(connection, one.scope, one.key)
-        time.sleep(one.for_s)
-        with recorder.connect(database_url) as connection:
-            recorder.resume(connection, one.scope, one.key)
-
-
 def _wait(done: Any, patience_s: float) -> None:
     until_s = time.monotonic() + patience_s
     while not done() and time.monotonic() < until_s:
@@ -267,17 +265,40 @@ def _provider(port: int, connection: Any) -> Provider:
         answered=stats["answered"],
         attempts=row[0],
         succeeded=row[1],
-        quota=PROVIDER_QUOTA,
+        slots=provider_slots(_topology()),
     )
 
 
-def _audit(stage: Stage, connection: Any) -> Sequence[str] | None:
-    """Ask the product's own auditor, and what it has found during the run. None where this version has none."""
-    if not recorder.has_auditor(connection):
-        return None
-    with contextlib.suppress(Unavailable):  # it ends with 1 when it finds something; what it found is in its table
-        stage.run([sys.executable, "manage.py", "audit", "--json"])
-    return recorder.audit_faults(connection)
+def provider_slots(topology: Topology) -> int:
+    """Return how many calls to the provider there may be at a time: the slots of its pool in all workers.
+
+    The emulator's own quota is larger on purpose: it would never admit what this is to find.
+    """
+    programs = procfile.read(CHECKOUT / "Procfile").values()
+    named = [words.partition(POOLS_OF)[2].split()[0].split(",") for words in programs if POOLS_OF in words]
+    return sum(PROVIDER_POOL in pools for pools in named) * topology.pools[PROVIDER_POOL].slots
+
+
+def _audit(stage: Stage, connection: Any) -> Sequence[str]:
+    """Ask the product's own auditor, and what it has found during the run."""
+    try:
+        text = stage.run([sys.executable, "manage.py", "audit", "--json"], may_end_with=(1,))
+    except Unavailable as error:
+        return (f"manage.py audit: {error.message}",)
+    return read_audit(text, recorder.audit_faults(connection))
+
+
+def read_audit(text: str, written: Sequence[str]) -> Sequence[str]:
+    """Return every fault: those that the audit wrote down, those of its report, and that it gave none."""
+    try:
+        report = json.loads(text)
+        told = [f"{one['rule']}: {one['subject']} (told)" for one in report["findings"] if one["level"] == "fault"]
+        looks = len(report["looks"])
+    except (ValueError, KeyError, TypeError):
+        return (*written, f"manage.py audit gave no report: {text[-300:]!r}")
+    if not looks:
+        return (*written, "manage.py audit looked at nothing")
+    return written or told
 
 
 def _kills(fault: Fault) -> bool:

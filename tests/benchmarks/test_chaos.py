@@ -118,7 +118,7 @@ SOUND = History(
     faults=(Fault(what="kill", role="worker_cpu", pid=99, at_s=5.0, family=(WORKER,)),),
     caps=Caps(tenants={"gamma": 3, "gamma/cpu": 2}, runs={7: 1}, resources={"tool:webhook": 2}),
     leases_left=0,
-    provider=Provider(calls=5, ends=5, in_flight=0, in_flight_max=2, answered=4, attempts=6, succeeded=4, quota=50),
+    provider=Provider(calls=5, ends=5, in_flight=0, in_flight_max=2, answered=4, attempts=6, succeeded=4, slots=16),
 )
 
 
@@ -290,9 +290,9 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
             effects=(*SOUND.effects, effect(5.0, task="d", i=4), effect(5.0, task="e", i=5)),
         ),
     ),
-    "a provider called beyond its quota": (
+    "a provider called from more slots than there are": (
         "caps_exceeded",
-        lambda: replace(SOUND, provider=replace(SOUND.provider, in_flight_max=51)),  # type: ignore[type-var]
+        lambda: replace(SOUND, provider=replace(SOUND.provider, in_flight_max=17)),  # type: ignore[type-var]
     ),
     "a lease that nobody gave back": ("leaked_leases", lambda: replace(SOUND, leases_left=1)),
 }
@@ -345,6 +345,7 @@ def test_a_process_that_is_ordered_to_dies_or_loses_its_connection_at_a_statemen
         "    connection.execute('SELECT 1')\n"
         "    try:\n"
         "        connection.execute(text, values)\n"
+        "        connection.execute(sql.load('transitions/tell_expired'), {'tasks': []})\n"
         "    except psycopg.OperationalError as error:\n"
         "        print(error)\n"
     )
@@ -361,7 +362,10 @@ def test_a_process_that_is_ordered_to_dies_or_loses_its_connection_at_a_statemen
     assert run()[0] == sabotage.EXIT_CODE
     sabotage.order(tmp_path, "claim.after.cut")
     assert run() == (0, "the connection was cut by an order: claim.after\n")
-    assert [name for name, _, _ in sabotage.taken(tmp_path)] == ["claim.after.cut", "claim.before.exit"]
+    sabotage.order(tmp_path, "tell_expired.before.cut")  # the claim is committed, what it expired isn't told yet
+    assert run() == (0, "the connection was cut by an order: tell_expired.before\n")
+    obeyed = ["claim.after.cut", "claim.before.exit", "tell_expired.before.cut"]
+    assert [name for name, _, _ in sabotage.taken(tmp_path)] == obeyed
     assert run() == (0, "")
     assert {sql.load(f"transitions/{name}") for name in sabotage.STATEMENTS}  # each names a file that is there
 

@@ -1,0 +1,54 @@
+"""What a run of chaos asks around itself: the product's audit, the provider's slots, the operator's pauses."""
+
+import json
+
+from benchmarks.chaos import pausing, sabotage, schedule
+from benchmarks.chaos.schedule import Pausing
+from benchmarks.scenarios.chaos import _topology, provider_slots, read_audit
+from harness.ops.emulator.behaviour import Behaviour
+from harness.store import pauses
+from tests.stage import Stage
+
+FAULT = {"rule": "stranded", "subject": "task 1", "level": "fault"}
+
+
+def report(*findings: dict[str, str], looks: int = 1) -> str:
+    return json.dumps({"findings": findings, "looks": {f"look{n}": {} for n in range(looks)}})
+
+
+def test_an_audit_without_faults_is_the_only_one_that_counts_as_none() -> None:
+    assert list(read_audit(report(), [])) == []
+    assert list(read_audit(report({**FAULT, "level": "warning"}), [])) == []
+    assert len(read_audit(report(FAULT), [])) == 1
+    assert list(read_audit(report(FAULT), ["stranded: task 1 (open)"])) == ["stranded: task 1 (open)"]
+    for broken in ("", "Traceback (most recent call last)", "[]", '{"findings": []}', report(looks=0)):
+        assert len(read_audit(broken, [])) == 1, broken
+
+
+def test_the_provider_itself_would_admit_more_than_there_are_slots_for() -> None:
+    assert 0 < provider_slots(_topology()) < Behaviour().quota
+
+
+def test_scopes_are_paused_and_resumed_by_the_operators_verb(stage: Stage) -> None:
+    for scope, key in schedule.PAUSED:
+        one = Pausing(at_s=0.0, scope=scope, key="acme" if scope == "tenant" else key, for_s=0.0)
+        named = str(stage.tenant) if scope == "tenant" else key
+        pausing.pause(stage.url, one)
+        assert [found.source for found in pauses.of(stage.connection, scope, named)] == ["operator"]
+        pausing.resume(stage.url, one)
+        assert pauses.of(stage.connection, scope, named) == []
+        done: list[Pausing] = []
+        pausing.play(stage.url, [one], 0.0, done)
+        assert done == [one]
+        pausing.resume(stage.url, one)  # as after an answer that was lost
+        assert pauses.of(stage.connection, scope, named) == []
+    verbs = stage.connection.execute("SELECT verb, actor, reason FROM audit_entry ORDER BY id").fetchall()
+    assert verbs == [("pause", "chaos", "chaos"), ("resume", "chaos", "chaos")] * 2 * len(schedule.PAUSED)
+
+
+def test_some_work_expires_soon_so_that_a_claim_may_come_too_late() -> None:
+    work = schedule.work(1, 600.0, verbs=set())
+    assert sum(one.ttl_s is not None for one in work) > 30
+    assert {f"tell_expired.{point}.{how}" for point in sabotage.POINTS for how in sabotage.HOWS} <= set(
+        sabotage.orders()
+    )
