@@ -6,7 +6,7 @@ import pytest
 
 from harness.ops.local.browser import Browser, find
 from tests.admin.conftest import PASSWORD, House
-from tests.engine.test_letters import bury
+from tests.dead_letters import bury
 from tests.web.conftest import start_web
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium is installed (apt-get install chromium)")

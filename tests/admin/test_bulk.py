@@ -5,8 +5,8 @@ import uuid
 
 from harness.store import transitions
 from tests.admin.conftest import House
-from tests.admin.test_scope import token_of
-from tests.engine.test_letters import bury
+from tests.admin.pages import token_of
+from tests.dead_letters import bury
 
 AT = "/admin/store/task/bulk/"
 

@@ -16,7 +16,7 @@ from harness.web.admin.layers import check_layers
 from harness.web.admin.site import site
 from harness.web.admin.work import TraceEventAdmin
 from tests.admin.conftest import PASSWORD, House
-from tests.admin.test_scope import token_of
+from tests.admin.pages import token_of
 
 
 def test_a_key_is_made_once_shown_once_works_and_is_revoked_with_a_reason(house: House) -> None:

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from tests.admin.conftest import House
-from tests.admin.test_scope import token_of
-from tests.engine.test_letters import bury
+from tests.admin.pages import token_of
+from tests.dead_letters import bury
 
 PAGES = ("/admin/dead-letters/", "/admin/dead-letters/list/", "/admin/dead-letters/redrive/?kind=noop.single")
 

@@ -12,6 +12,7 @@ from harness.store import staff
 from harness.store.models import Person, Tenant
 from harness.store.people import scope_of
 from tests.admin.conftest import MAKERS, PASSWORD, House
+from tests.admin.pages import token_of
 
 WORD = {"ours": "word-of-ours", "theirs": "word-of-theirs"}
 
@@ -142,8 +143,3 @@ def test_only_superusers_see_logins_and_a_held_one_does_not(house: House) -> Non
     assert page.status_code == 200 and PASSWORD not in page.text
     Person.objects.create(user=root, tenant_id=house.ours)
     assert house.login("root").get("/admin/auth/user/").status_code == 403
-
-
-def token_of(page: str) -> str:
-    """The one-time token of the form on a page."""
-    return page.split('name="_once" value="')[1].split('"', maxsplit=1)[0]

@@ -12,7 +12,7 @@ from django.test import Client
 from harness.engine import operate
 from harness.policy.lifecycle import State
 from tests.admin.conftest import BACKEND, House
-from tests.admin.test_scope import token_of
+from tests.admin.pages import token_of
 
 
 def page_of(task: int, verb: str = "cancel") -> str:

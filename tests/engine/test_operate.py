@@ -22,8 +22,8 @@ from harness.policy.lifecycle import TERMINAL, Event, State
 from harness.policy.verbs import Asked, Stand
 from harness.store import snapshot, transitions
 from harness.store.backlog import insert_run
+from tests.flows import orphans
 from tests.stage import Stage
-from tests.store.test_flows import orphans
 
 
 def public(stage: Stage, task: int) -> uuid.UUID:

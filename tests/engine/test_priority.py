@@ -12,8 +12,8 @@ from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.store import transitions
 from harness.store.backlog import insert_run
+from tests.flows import orphans
 from tests.stage import Stage
-from tests.store.test_flows import orphans
 
 
 def public(stage: Stage, task: int) -> uuid.UUID:

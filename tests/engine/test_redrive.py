@@ -15,7 +15,7 @@ from harness.kinds import registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.store import queries
-from tests.engine.test_letters import bury, public
+from tests.dead_letters import bury, public
 from tests.stage import Stage, wait_until
 
 RESET = ("attempts_used", "lost_starts", "postponements")

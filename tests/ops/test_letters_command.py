@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from tests.engine.test_letters import bury, public
+from tests.dead_letters import bury, public
 from tests.stage import Stage
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from harness.policy.dispatch import Facts, plan
 from harness.policy.ramp import WHOLE_AFTER_S, most_in_flight, share
-from tests.policy.test_dispatch import facts as some_facts
+from tests.policy.facts import facts as some_facts
 
 SECONDS = st.floats(min_value=-3600, max_value=3600, allow_nan=False)
 

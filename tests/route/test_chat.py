@@ -14,7 +14,7 @@ from tasks.llm_chat.test_kind import END, HEAD, Provider, Send, event, piece
 from tests.route.conftest import Route
 from tests.stage import wait_until
 from tests.web.conftest import start_web
-from tests.web.test_stream import events
+from tests.web.server_sent import events
 
 
 @pytest.fixture

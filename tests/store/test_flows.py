@@ -7,17 +7,8 @@ from harness.engine import dispatch
 from harness.policy.look import START, Asked, Blocked
 from harness.store import snapshot, transitions
 from harness.store.transitions import NewTask
+from tests.flows import orphans
 from tests.stage import Stage
-
-
-def orphans(stage: Stage) -> int:
-    return int(
-        stage.one(
-            "SELECT count(*) FROM task t WHERE ready AND NOT EXISTS (SELECT FROM flow f WHERE f.pool = t.pool "
-            "AND f.priority = t.priority AND f.tenant_id = t.tenant_id AND f.run_id = t.run_id "
-            "AND f.signature = t.signature)"
-        )
-    )
 
 
 def test_a_flow_deleted_while_a_task_is_being_submitted_into_it_comes_back(stage: Stage) -> None:

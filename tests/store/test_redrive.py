@@ -7,8 +7,8 @@ from harness.policy.lifecycle import TABLE, Event, State
 from harness.store import transitions
 from harness.store.transitions import Again
 from tests.stage import Stage
-from tests.store.test_plans import plan_of
-from tests.store.test_transitions import into
+from tests.store.forced import into
+from tests.store.plans import plan_of
 
 INDEX_OF = {
     "letters/looked": "task_dead_of_all",

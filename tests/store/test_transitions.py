@@ -11,24 +11,13 @@ from harness.policy.lifecycle import LIVE, TERMINAL, Event, State, legal_changes
 from harness.store import sessions, transitions
 from harness.store.transitions import Outcome
 from tests.stage import Stage
+from tests.store.forced import into
 
 ILLEGAL = [(a, b) for a, b in product(State, State) if a != b and (a, b) not in legal_changes()]
 
 
 def succeed(task: int, release_no: int) -> Outcome:
     return Outcome(task=task, release_no=release_no, event=Event.SUCCEED, slot_s=0.1, output='{"ok": true}')
-
-
-def into(stage: Stage, task: int, state: State) -> None:
-    """Put a task into a state past the triggers, as the table's owner."""
-    with psycopg.connect(stage.url, autocommit=True) as owner:
-        owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
-        finished = "clock_timestamp()" if state in TERMINAL else "NULL"
-        owner.execute(
-            f"UPDATE task SET state = %s, ready = false, finished_at = {finished} WHERE id = %s",
-            (state, task),
-        )
-        owner.execute("ALTER TABLE task ENABLE TRIGGER USER")
 
 
 def test_a_task_goes_from_submit_through_release_and_claim_to_its_result(stage: Stage) -> None:

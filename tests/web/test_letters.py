@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.store import keys
-from tests.engine.test_letters import bury, public
+from tests.dead_letters import bury, public
 from tests.stage import Stage
 from tests.web.conftest import Api, assert_problem
 

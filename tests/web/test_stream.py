@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from harness.kinds import Context, Transient, kind, registry
 from harness.store import transitions
 from tests.stage import Stage, wait_until
 from tests.web.conftest import Api, Web, assert_problem, start_web
+from tests.web.server_sent import Event, events
 
 
 class Talk(BaseModel):
@@ -67,30 +67,6 @@ def live_web(root: Path, tmp_path_factory: pytest.TempPathFactory, django_db_set
     yield web
     assert web.stop() in (0, -15), log.read_text()
     assert "Traceback" not in log.read_text(), log.read_text()
-
-
-@dataclass
-class Event:
-    id: str
-    name: str
-    data: Any
-    at_s: float
-
-
-def events(response: httpx.Response, *, comments: list[str] | None = None) -> Iterator[Event]:
-    """Read server-sent events."""
-    fields: dict[str, str] = {}
-    for line in response.iter_lines():
-        if line.startswith(":") and comments is not None:
-            comments.append(line)
-        elif line:
-            name, _, value = line.partition(":")
-            fields[name] = value.removeprefix(" ")
-        elif "event" in fields:
-            yield Event(fields["id"], fields["event"], json.loads(fields["data"]), time.monotonic())
-            fields = {}
-        else:
-            fields = {}
 
 
 class Show:
