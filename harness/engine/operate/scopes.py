@@ -2,6 +2,7 @@
 
 The dispatcher obeys within a second, what runs goes on. Afterwards the scope gets its slots back by a ramp
 (policy.ramp). Tenants pause themselves and their runs, operators anything; each side lifts only its own pauses.
+The row tells of the last pause alone, so who and why of each act stay in the audit, in the same transaction.
 A tag has no flow of its own: pause its tasks with the bulk verb.
 """
 
@@ -44,7 +45,7 @@ def pause_scope(
     check_reason(reason)
     if until is not None and (until.tzinfo is None or until <= datetime.now(UTC)):
         raise Invalid("until: must be a moment to come, with a zone", field="until")
-    with _held(connection, tenant):
+    with _held(connection, tenant), connection.transaction():
         key, whose = _key_of(connection, scope, named, tenant)
         done = pauses.put(
             connection,
@@ -56,8 +57,8 @@ def pause_scope(
             reason=reason,
             until=until,
         )
-    if done and tenant is None:
-        audit.note(connection, actor=actor, verb="pause", subject=f"{scope} {named}", reason=reason)
+        if done:
+            audit.note(connection, actor=actor, verb="pause", subject=f"{scope} {named}", reason=reason, tenant=tenant)
     return Done(outcome="paused" if done else "already")
 
 
@@ -70,15 +71,17 @@ def resume_scope(
     hasn't paused it.
     """
     check_reason(reason)
-    with _held(connection, tenant):
+    with _held(connection, tenant), connection.transaction():
         key, _ = _key_of(connection, scope, named, tenant)
         done = pauses.end(connection, scope=scope, key=key, source=hold_of(tenant), by=actor)
+        if done:
+            audit.note(
+                connection, actor=actor, verb="resume", subject=f"{scope} {named}", reason=reason, tenant=tenant
+            )
         others = pauses.of(connection, scope, key)
     who = holders(tuple(other.source for other in others))
     if not done:
         raise Conflict(f"{scope} {named} is paused by {who}, not by you" if others else f"{scope} {named} isn't paused")
-    if tenant is None:
-        audit.note(connection, actor=actor, verb="resume", subject=f"{scope} {named}", reason=reason)
     Doorbell().ring(connection)
     return Done(outcome="held" if others else "resumed")
 
