@@ -69,7 +69,7 @@ class Ready:
 
     @property
     def anew(self) -> bool:
-        """Whether it begins anew: without its finished steps, under another token."""
+        """Whether it begins anew: with another input, under another token."""
         return self.again.input is not None
 
 
@@ -87,7 +87,7 @@ def decide(connection: Connection, facts: Facts, value: object) -> Ready | Alrea
     given = None if kind is None or value is KEEP else _checked(kind, value)
     changed = value is not KEEP
     if kind is not None and given is not None and kind.version == facts.version:
-        # An input that is equal to the old one changes nothing: steps and token stay, whoever filled in the form.
+        # An input that is equal to the old one changes nothing: the token stays, whoever filled in the form.
         changed = not redrives.same_input(connection, facts.id, given.text)
     decided = redrive.decide(
         state=facts.state,

@@ -54,7 +54,7 @@ _doorbell = Doorbell()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Redriven:
-    """What became of one task. `anew`: without its finished steps, under another token."""
+    """What became of one task. `anew`: with another input, under another token."""
 
     outcome: Literal["redriven", "already"]
     anew: bool = False
@@ -64,7 +64,7 @@ class Redriven:
 class Preview:
     """What a redrive would do now; nothing was done. `states`: in which those are that would be sent.
 
-    `anew`: how many lose their finished steps and get another token. `attempts`, `slot_s`, `tokens`, `usd`: what they
+    `anew`: how many get another token, with another input. `attempts`, `slot_s`, `tokens`, `usd`: what they
     have used so far (usd None: a model had no price); `expected_slot_s`: what one more try takes, by the kinds' means.
     `room`: what the tenant's backlog still takes (None: several tenants).
     """

@@ -1,10 +1,10 @@
 """The decision whether an ended task may be sent again, and what that changes. Who admits it is policy.admission.
 
 V1  Only failed_terminal and cancelled are sent again. A queued one is there already.
-V2  With the old input: the version must be the one that runs now; finished steps and the idempotency token stay, so an
-    effect that was made isn't made twice.
-V3  With another input: the version that runs now, finished steps are dropped, and the token changes (a new epoch): an
-    effect of the old input must not answer for the new one.
+V2  With the old input: the version must be the one that runs now; the idempotency token stays, so an effect that
+    was made isn't made twice.
+V3  With another input: the version that runs now, and the token changes (a new epoch): an effect of the old input must
+    not answer for the new one.
 V4  Attempts, lost starts and postponements begin at 0; release_no, the fence, never goes back.
 """
 
@@ -18,7 +18,7 @@ Why = Literal["state", "kind", "version"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Go:
-    """Send it again, at `version`. `anew`: without its finished steps, under another token."""
+    """Send it again, at `version`. `anew`: with another input, under another token."""
 
     version: int
     anew: bool

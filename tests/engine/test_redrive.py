@@ -7,16 +7,34 @@ from typing import Any
 
 import pytest
 from django.test import override_settings
+from pydantic import BaseModel
 
 from harness.engine import redrive
 from harness.engine.again import KEEP
 from harness.engine.letters import Wanted
-from harness.kinds import registry
+from harness.kinds import Context, Permanent, kind, registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.store import queries
 from tests.engine.test_letters import bury, public
 from tests.stage import Stage, wait_until
+
+_tokens: list[str] = []
+
+
+class Delivery(BaseModel):
+    """To whom."""
+
+    to: str
+
+
+@kind("test.deliver", pool="db", input=Delivery)
+def deliver(ctx: Context, payload: Delivery) -> None:
+    """Note the token of the effect, which nobody takes."""
+    _tokens.append(ctx.token)
+    if payload.to == "nobody":
+        raise Permanent("there is nobody")
+
 
 RESET = ("attempts_used", "lost_starts", "postponements")
 
@@ -32,7 +50,7 @@ def body(stage: Stage, task: int) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def test_as_it_was_counts_begin_at_zero_and_fence_token_and_steps_stay(stage: Stage) -> None:
+def test_as_it_was_counts_begin_at_zero_and_fence_token_epoch_and_story_stay(stage: Stage) -> None:
     (task,) = bury(stage, stage.submit())
     stage.connection.execute("UPDATE task SET release_no = 4 WHERE id = %s", (task,))
     done = send(stage, task, reason="the site is up again")
@@ -54,17 +72,21 @@ def test_as_it_was_counts_begin_at_zero_and_fence_token_and_steps_stay(stage: St
     assert stage.one("SELECT count(*) FROM attempt WHERE task_id = %s", task) == 1, "the story stays"
 
 
-def test_it_runs_again_and_a_kept_token_is_the_same(stage: Stage) -> None:
-    (task,) = stage.submit("noop.fault", input='{"fail": "permanent"}')
+def test_it_runs_again_under_the_token_it_had_and_with_another_input_under_another(stage: Stage) -> None:
+    _tokens.clear()
+    (task,) = stage.submit("test.deliver", input='{"to": "nobody"}')
     session = stage.add_session()
     with stage.process(session) as process:
-        stage.run_all(process)
-        assert stage.state(task) == "failed_terminal"
-        send(stage, task, input={"fail": ""})
+        for value in (KEEP, {"to": "nobody"}, {"to": "someone"}):
+            stage.run_all(process)
+            assert stage.state(task) == "failed_terminal"
+            send(stage, task, input=value)
         stage.run_all(process)
     assert stage.state(task) == "succeeded"
-    assert stage.events(task) == ["submit", "claim", "bury", "redrive", "claim", "succeed"]
-    assert stage.row(task)["release_no"] == 2
+    assert stage.events(task) == ["submit", *["claim", "bury", "redrive"] * 3, "claim", "succeed"]
+    assert stage.row(task)["release_no"] == 4
+    first = f"harness-{public(stage, task)}"
+    assert _tokens == [first, first, first, f"{first}-1"]
 
 
 def test_another_input_begins_anew_under_another_token(stage: Stage) -> None:
@@ -296,8 +318,7 @@ def test_a_tenant_that_looks_on_sees_it_under_its_setting_alone(stage: Stage) ->
 
 def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_or_tag_and_refuses_a_filter_without_either(stage: Stage) -> None:
     from harness.engine import operate
-    from harness.engine.operate import Filter
-    from harness.store import transitions
+        from harness.store import transitions
 
     public_id = uuid.uuid4()
     run = stage.one(

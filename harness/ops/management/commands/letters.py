@@ -138,8 +138,8 @@ class Command(BaseCommand):
                 self.stdout.write(json.dumps(facts | _plain(seen.tally), indent=1))
                 return
             self.stdout.write(
-                f"{seen.tasks:,} tasks would be sent again, {seen.anew:,} of them anew (without finished steps, under "
-                f"another token); they have used {seen.slot_s:.1f} slot-seconds, and one more try takes about "
+                f"{seen.tasks:,} tasks would be sent again, {seen.anew:,} of them anew (under another token); "
+                f"they have used {seen.slot_s:.1f} slot-seconds, and one more try takes about "
                 f"{seen.expected_slot_s:.1f}"
             )
             self._tell(seen.tally)
