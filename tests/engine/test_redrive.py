@@ -9,13 +9,15 @@ import pytest
 from django.test import override_settings
 from pydantic import BaseModel
 
-from harness.engine import redrive
+from harness.engine import operate, redrive
 from harness.engine.again import KEEP
 from harness.engine.letters import Wanted
+from harness.engine.operate import Filter
 from harness.kinds import Context, Permanent, kind, registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
-from harness.store import queries
+from harness.policy.lifecycle import State
+from harness.store import queries, transitions
 from tests.engine.test_letters import bury, public
 from tests.stage import Stage, wait_until
 
@@ -121,8 +123,6 @@ def test_the_time_to_start_is_that_of_a_new_submission(stage: Stage) -> None:
 
 
 def test_a_cancelled_task_is_sent_again_and_no_other_state_is(stage: Stage) -> None:
-    from harness.store import transitions
-
     (task,) = stage.submit()
     assert send(stage, task).outcome == "already"
     with pytest.raises(Conflict, match="keeps its input"):
@@ -316,10 +316,7 @@ def test_a_tenant_that_looks_on_sees_it_under_its_setting_alone(stage: Stage) ->
         assert queries.task(web, public(stage, task)) is None, "the setting ends with the verb"
 
 
-def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_or_tag_and_refuses_a_filter_without_either(stage: Stage) -> None:
-    from harness.engine import operate
-        from harness.store import transitions
-
+def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_and_no_others(stage: Stage) -> None:
     public_id = uuid.uuid4()
     run = stage.one(
         "INSERT INTO run (public_id, tenant_id, size) VALUES (%s, %s, 3) RETURNING id", public_id, stage.tenant
@@ -336,5 +333,38 @@ def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_or_tag_and_refuses_a_filte
     assert (done.matched, done.done, done.already, done.refused) == (2, {"redriven": 2}, 0, {})
     assert {stage.state(task) for task in (dead, gone, live)} == {"queued"}
     assert stage.state(outside[0]) == "failed_terminal"
-    with pytest.raises(Invalid, match="run or tag"):
-        operate.bulk(stage.connection, "redrive", Filter(kind="noop.single"), tenant=stage.tenant, actor="test")
+
+
+@pytest.mark.parametrize("by", ["tenant", "pool", "priority", "kind"])
+def test_the_bulk_verb_sends_the_dead_letters_of_a_tenant_a_pool_a_priority_or_a_kind(stage: Stage, by: str) -> None:
+    other = stage.add_tenant("other")
+    named = {"tenant": stage.tenant, "pool": "db", "priority": 2, "kind": "noop.single"}[by]
+    ours = bury(stage, stage.submit(n=450))
+    if by == "tenant":
+        outside = bury(stage, stage.submit(n=2, tenant=other))
+    else:
+        outside = bury(stage, stage.submit("noop.fault", n=2, pool="tool_read", priority=3))
+    (gone,) = stage.submit()
+    transitions.cancel(stage.connection, gone, actor="test")
+    where = Filter(**{by: named})  # type: ignore[arg-type]  # of the parameters above
+    seen = operate.preview(stage.connection, "redrive", where, tenant=None)
+    assert (seen.matching, seen.by_state) == (450, {"failed_terminal": 450})
+    done = operate.bulk(stage.connection, "redrive", where, tenant=None, actor="op", reason="up again")
+    assert (done.matched, done.done, done.already, done.refused) == (450, {"redriven": 450}, 0, {})
+    assert stage.one("SELECT count(*) FROM task WHERE id = ANY(%s) AND state = 'queued'", ours) == 450
+    assert {stage.state(task) for task in outside} == {"failed_terminal"}
+    assert stage.state(gone) == "cancelled", "cancelled ones go by run or tag"
+    with pytest.raises(Invalid, match="run or tag alone") as refused:
+        operate.bulk(
+            stage.connection, "redrive", Filter(tenant=other, state=State.CANCELLED), tenant=None, actor="op"
+        )
+    assert refused.value.field == "state"
+
+
+def test_a_tenant_redrives_its_own_dead_letters_alone_by_priority(stage: Stage) -> None:
+    theirs = bury(stage, stage.submit(n=2, tenant=stage.add_tenant("other")))
+    bury(stage, stage.submit(n=3))
+    with stage.open("web") as web:
+        done = operate.bulk(web, "redrive", Filter(priority=2), tenant=stage.tenant, actor="test")
+    assert done.done == {"redriven": 3}
+    assert {stage.state(task) for task in theirs} == {"failed_terminal"}

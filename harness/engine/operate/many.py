@@ -39,8 +39,9 @@ _MOVED_ON = verbs.refused("it no longer matches the filter")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """What the tasks have in common: at least one of these. A tag needs its tenant. Without a run or a tag only
-    unfinished tasks are looked at, as with every verb but redrive.
+    """What the tasks have in common: at least one of these. A tag needs its tenant.
+
+    Unfinished tasks are looked at; for a redrive the ended ones of a run or tag, and without either the dead letters.
     """
 
     tenant: int | None = None
@@ -176,8 +177,11 @@ def _where(connection: Connection, where: Filter, tenant: int | None, verb: Verb
         raise Invalid("filter: name at least one of run, tag, state, kind, pool and priority", field="filter")
     if where.tag is not None and whose is None:
         raise Invalid("tenant: a tag is a tenant's own: name the tenant", field="tenant")
-    if verb.over == "ended" and where.run is None and where.tag is None:
-        raise Invalid("filter: ended tasks are named by run or tag", field="filter")
+    if verb.over == "ended" and where.run is None and where.tag is None and where.state is State.CANCELLED:
+        raise Invalid(
+            "state: cancelled tasks are found by run or tag alone; without either, only those that failed for good are",
+            field="state",
+        )
     run = None
     if where.run is not None:
         found = queries.run_and_tenant(connection, where.run)

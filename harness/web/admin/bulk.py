@@ -63,9 +63,6 @@ def view(request: HttpRequest, rows: QuerySet[Task], context: dict[str, Any]) ->
     back = reverse("admin:store_task_changelist")
     try:
         asked = _asked(request, rows)
-        if asked.verb == "redrive" and not asked.ticked and asked.filter.run is None:
-            messages.info(request, "Dead letters are sent again by reason; tick tasks, or search a run, to send those.")
-            return HttpResponseRedirect(reverse("admin:dead_letters"))
         counted = _counted(request, asked, rows)
     except HarnessError as error:
         messages.error(request, error.message)
