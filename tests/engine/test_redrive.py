@@ -3,16 +3,16 @@
 import json
 import threading
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.test import override_settings
 from pydantic import BaseModel
 
-from harness.engine import operate, redrive
-from harness.engine.again import KEEP
+from harness.engine import letters, operate
 from harness.engine.letters import Wanted
-from harness.engine.operate import Filter
+from harness.engine.operate import KEEP, Filter
 from harness.kinds import Context, Permanent, kind, registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
@@ -41,9 +41,16 @@ def deliver(ctx: Context, payload: Delivery) -> None:
 RESET = ("attempts_used", "lost_starts", "postponements")
 
 
-def send(stage: Stage, task: int, **more: Any) -> redrive.Redriven:
+redrive = operate.VERBS["redrive"].run
+
+
+def dead(stage: Stage, wanted: Wanted) -> Iterator[list[int]]:
+    return letters.batches(stage.connection, wanted, tenant=stage.tenant)
+
+
+def send(stage: Stage, task: int, **more: Any) -> operate.Done:
     fields: dict[str, Any] = {"tenant": stage.tenant, "actor": "test", **more}
-    return redrive.one(stage.connection, public(stage, task), **fields)
+    return redrive(stage.connection, public(stage, task), **fields)
 
 
 def body(stage: Stage, task: int) -> tuple[Any, ...]:
@@ -137,7 +144,7 @@ def test_a_cancelled_task_is_sent_again_and_no_other_state_is(stage: Stage) -> N
         send(stage, task)
     assert refused.value.facts["state"] == "succeeded"
     with pytest.raises(NotFound):
-        redrive.one(stage.connection, uuid.uuid4(), tenant=None, actor="test")
+        redrive(stage.connection, uuid.uuid4(), tenant=None, actor="test")
 
 
 def test_an_input_that_the_kind_does_not_take_is_refused_with_its_field_and_nothing_changes(stage: Stage) -> None:
@@ -186,7 +193,7 @@ def test_two_redrives_at_once_make_one(stage: Stage) -> None:
         with stage.open() as connection:
             barrier.wait()
             outcomes.append(
-                redrive.one(connection, public_id, tenant=stage.tenant, actor="test").outcome  # the same for all
+                redrive(connection, public_id, tenant=stage.tenant, actor="test").outcome  # the same for all
             )
 
     public_id = public(stage, task)
@@ -202,20 +209,20 @@ def test_two_redrives_at_once_make_one(stage: Stage) -> None:
 def test_the_backlog_quota_holds_also_when_many_come_at_once(stage: Stage) -> None:
     tasks = bury(stage, stage.submit(n=12))
     stage.connection.execute("UPDATE tenant SET backlog_quota = 5 WHERE id = %s", (stage.tenant,))
-    tallies: list[redrive.Tally] = []
+    tallies: list[operate.Tally] = []
     barrier = threading.Barrier(3)
 
     def click(some: list[int]) -> None:
         with stage.open() as connection:
             barrier.wait()
-            tallies.append(redrive.many(connection, [some], tenant=stage.tenant, actor="test"))
+            tallies.append(operate.bulk(connection, "redrive", [some], tenant=stage.tenant, actor="test"))
 
     threads = [threading.Thread(target=click, args=(tasks[i::3],)) for i in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(tally.redriven for tally in tallies) == 5
+    assert sum(tally.done["redriven"] for tally in tallies) == 5
     assert sum(tally.refused["over_quota"] for tally in tallies) == 7
     assert stage.one("SELECT count(*) FROM task WHERE state = 'queued'") == 5
     left = next(task for task in tasks if stage.state(task) == "failed_terminal")
@@ -245,43 +252,56 @@ def test_a_tenant_sends_its_own_tasks_alone(stage: Stage) -> None:
     (ours,), (foreign,) = bury(stage, stage.submit()), bury(stage, stage.submit(tenant=theirs))
     with pytest.raises(NotFound):
         send(stage, foreign)
-    tally = redrive.many(stage.connection, [[ours, foreign]], tenant=stage.tenant, actor="test")
-    assert tally.redriven == 1 and stage.state(foreign) == "failed_terminal"
+    tally = operate.bulk(stage.connection, "redrive", [[ours, foreign]], tenant=stage.tenant, actor="test")
+    assert tally.done["redriven"] == 1 and stage.state(foreign) == "failed_terminal"
     with stage.open("web") as web:
         with pytest.raises(NotFound):
-            redrive.one(web, public(stage, foreign), tenant=stage.tenant, actor="test")
+            redrive(web, public(stage, foreign), tenant=stage.tenant, actor="test")
         bury(stage, [ours])
-        assert redrive.one(web, public(stage, ours), tenant=stage.tenant, actor="t", input={"tag": "b"}).anew
+        assert redrive(web, public(stage, ours), tenant=stage.tenant, actor="t", input={"tag": "b"}).anew
     bury(stage, [ours])
-    assert redrive.many(stage.connection, [[ours, foreign]], tenant=None, actor="operator").redriven == 2
+    assert (
+        operate.bulk(stage.connection, "redrive", [[ours, foreign]], tenant=None, actor="operator").done["redriven"]
+        == 2
+    )
 
 
 def test_all_of_a_reason_go_together_and_what_is_refused_is_counted_with_its_message(stage: Stage) -> None:
     odd = bury(stage, stage.submit(n=450), "row {} is odd", "validation")
     (other,) = bury(stage, stage.submit(), "no answer", "timeout")
     (gone,) = bury(stage, stage.submit("no.such.kind"), "row 1 is odd", "validation")
-    seen = redrive.preview_dead_letters(stage.connection, Wanted(error_class="validation"), tenant=stage.tenant)
+    seen = operate.forecast(stage.connection, dead(stage, Wanted(error_class="validation")), tenant=stage.tenant)
     assert (seen.tasks, seen.anew, seen.states) == (450, 0, {"failed_terminal": 450})
     assert seen.tally.refused == {"kind": 1} and (seen.attempts, seen.slot_s, seen.tokens) == (450, 1125.0, 45_000)
     assert seen.usd == pytest.approx(112.5) and seen.expected_slot_s > 0 and seen.room is not None
     assert all(stage.state(task) == "failed_terminal" for task in (*odd, other, gone)), "a preview does nothing"
-    tally = redrive.dead_letters(
-        stage.connection, Wanted(error_class="validation"), tenant=stage.tenant, actor="test", reason="mended", most=400
+    tally = operate.bulk(
+        stage.connection,
+        "redrive",
+        dead(stage, Wanted(error_class="validation")),
+        tenant=stage.tenant,
+        actor="test",
+        reason="mended",
+        most=400,
     )
-    assert (tally.redriven + tally.refused["kind"], tally.more) == (400, True)
-    tally = redrive.dead_letters(stage.connection, Wanted(error_class="validation"), tenant=stage.tenant, actor="test")
+    assert (tally.done["redriven"] + tally.refused["kind"], tally.more) == (400, True)
+    tally = operate.bulk(
+        stage.connection, "redrive", dead(stage, Wanted(error_class="validation")), tenant=stage.tenant, actor="test"
+    )
     assert not tally.more and "no kind" in tally.messages["kind"]
     assert stage.one("SELECT count(*) FROM event WHERE event = 'redrive'") == 450
     assert stage.state(other) == stage.state(gone) == "failed_terminal"
-    nothing = redrive.dead_letters(stage.connection, Wanted(kind="none"), tenant=stage.tenant, actor="test")
-    assert (nothing.redriven, nothing.already, dict(nothing.refused)) == (0, 0, {})
+    nothing = operate.bulk(
+        stage.connection, "redrive", dead(stage, Wanted(kind="none")), tenant=stage.tenant, actor="test"
+    )
+    assert (nothing.done["redriven"], nothing.already, dict(nothing.refused)) == (0, 0, {})
 
 
 def test_a_preview_of_one_says_whether_it_begins_anew(stage: Stage) -> None:
     (task,) = bury(stage, stage.submit())
 
-    def look(value: object) -> redrive.Preview:
-        return redrive.preview_one(stage.connection, public(stage, task), tenant=stage.tenant, input=value)
+    def look(value: object) -> operate.Forecast:
+        return operate.forecast_one(stage.connection, public(stage, task), tenant=stage.tenant, input=value)
 
     assert (look(KEEP).tasks, look(KEEP).anew) == (1, 0)
     assert (look({"tag": "b"}).tasks, look({"tag": "b"}).anew) == (1, 1)
@@ -294,10 +314,10 @@ def test_a_preview_of_one_says_whether_it_begins_anew(stage: Stage) -> None:
 def test_many_with_another_input_count_those_that_do_not_take_it(stage: Stage) -> None:
     marks = bury(stage, stage.submit(n=2))
     faults = bury(stage, stage.submit("noop.fault", n=1))
-    tally = redrive.many(
-        stage.connection, [[*marks, *faults]], tenant=stage.tenant, actor="test", input={"fail": "bug"}
+    tally = operate.bulk(
+        stage.connection, "redrive", [[*marks, *faults]], tenant=stage.tenant, actor="test", input={"fail": "bug"}
     )
-    assert tally.redriven == 1 and tally.refused == {"invalid": 2} and "input.fail" in tally.messages["invalid"]
+    assert tally.done["redriven"] == 1 and tally.refused == {"invalid": 2} and "input.fail" in tally.messages["invalid"]
 
 
 def test_the_dispatcher_is_woken(stage: Stage) -> None:
@@ -312,7 +332,7 @@ def test_the_dispatcher_is_woken(stage: Stage) -> None:
 def test_a_tenant_that_looks_on_sees_it_under_its_setting_alone(stage: Stage) -> None:
     (task,) = bury(stage, stage.submit())
     with stage.open("web") as web:
-        redrive.one(web, public(stage, task), tenant=stage.tenant, actor="test")
+        redrive(web, public(stage, task), tenant=stage.tenant, actor="test")
         assert queries.task(web, public(stage, task)) is None, "the setting ends with the verb"
 
 
@@ -355,10 +375,31 @@ def test_the_bulk_verb_sends_the_dead_letters_of_a_tenant_a_pool_a_priority_or_a
     assert {stage.state(task) for task in outside} == {"failed_terminal"}
     assert stage.state(gone) == "cancelled", "cancelled ones go by run or tag"
     with pytest.raises(Invalid, match="run or tag alone") as refused:
-        operate.bulk(
-            stage.connection, "redrive", Filter(tenant=other, state=State.CANCELLED), tenant=None, actor="op"
-        )
+        operate.bulk(stage.connection, "redrive", Filter(tenant=other, state=State.CANCELLED), tenant=None, actor="op")
     assert refused.value.field == "state"
+
+
+def test_a_bulk_redrive_that_meets_a_lock_stops_with_nothing_half_done_and_goes_on_from_there(stage: Stage) -> None:
+    first, *rest = bury(stage, stage.submit(n=450))
+    with stage.open() as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (rest[-1],))
+        stage.connection.execute("SET lock_timeout = '20ms'")
+        done = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op")
+        other.execute("ROLLBACK")
+    assert (done.matched, done.done, done.next) == (400, {"redriven": 400}, rest[398]) and "locked" in done.stopped
+    assert stage.state(first) == "queued" and {stage.state(task) for task in rest[399:]} == {"failed_terminal"}
+    left = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op", after=done.next or 0)
+    assert (left.matched, left.done, left.stopped) == (50, {"redriven": 50}, "")
+
+
+def test_ids_and_another_input_are_for_a_redrive_alone(stage: Stage) -> None:
+    (task,) = stage.submit()
+    with pytest.raises(ValueError, match="filter"):
+        operate.bulk(stage.connection, "cancel", [[task]], tenant=stage.tenant, actor="test")
+    with pytest.raises(Invalid, match="input"):
+        operate.bulk(stage.connection, "cancel", Filter(pool="db"), tenant=stage.tenant, actor="test", input={})
+    assert stage.events(task) == ["submit"]
 
 
 def test_a_tenant_redrives_its_own_dead_letters_alone_by_priority(stage: Stage) -> None:

@@ -18,7 +18,7 @@ INDEX_OF = {
     "letters/looked": "task_dead_of_all",
     "letters/looked_of_tenant": "task_dead",
     "letters/whole": "task_pkey",
-    "redrives/facts": "task_pkey",
+    "ended/facts": "task_pkey",
     "transitions/redrive": "task_pkey",
 }
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from harness.engine.redrive import REASON_MAX_CHARS
+from harness.engine.operate import REASON_MAX_CHARS
 from harness.web.api.schemas import NAME, EventOut, TaskOut
 
 TASKS_MOST = 1000  # named in one request; more go by kind, class or reason

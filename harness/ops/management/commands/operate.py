@@ -28,7 +28,9 @@ UNTIL = "--until: only the pause of a pool, priority, tenant or run ends by itse
 class Command(BaseCommand):
     """Do a verb to one task, to a scope, or to all tasks that match."""
 
-    help = "Cancel, pause, resume, requeue, reprioritise or redrive: a task, a scope, or all that match. As an operator."
+    help = (
+        "Cancel, pause, resume, requeue, reprioritise or redrive: a task, a scope, or all that match. As an operator."
+    )
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -143,7 +145,7 @@ class Command(BaseCommand):
             "matched": done.matched or "nothing",
             "done": dict(done.done),
             "already": done.already,
-            "refused": dict(done.refused),
+            "refused": done.reasons(),
             "next": done.next,
             "stopped": done.stopped,
         }
