@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -64,7 +65,7 @@ def main() -> None:
 def _measure(url: str) -> dict[str, Any]:
     from django.db import connection as django_connection
 
-    from harness.engine import letters, redrive
+    from harness.engine import letters, operate
     from harness.engine.letters import Wanted
     from harness.kinds import registry
     from harness.store.database import connect
@@ -78,6 +79,7 @@ def _measure(url: str) -> dict[str, Any]:
         groups = letters.groups(connection, tenant=None)
         key = groups.items[0].reason.key
         found["groups"] = len(groups.items)
+        all_of = partial(letters.batches, connection, Wanted(), tenant=whose)
         looks: dict[str, Callable[[], object]] = {
             "page_of_tenant": lambda: letters.page(connection, Wanted(), tenant=whose, most=50),
             "page_of_all": lambda: letters.page(connection, Wanted(), tenant=None, most=50),
@@ -85,14 +87,14 @@ def _measure(url: str) -> dict[str, Any]:
             "page_of_nothing": lambda: letters.page(connection, Wanted(reason="0" * 16), tenant=None, most=50),
             "groups_of_tenant": lambda: letters.groups(connection, tenant=whose),
             "groups_of_all": lambda: letters.groups(connection, tenant=None),
-            "preview_of_1000": lambda: redrive.preview_dead_letters(connection, Wanted(), tenant=whose, most=1000),
+            "preview_of_1000": lambda: operate.forecast(connection, all_of(), tenant=whose, most=1000),
         }
         for name, look in looks.items():
             found[f"{name}_ms"] = _median_ms(look)
         began_s = time.monotonic()
-        tally = redrive.dead_letters(connection, Wanted(), tenant=whose, actor="bench", most=2000)
-        found["redrive_ms_per_1000"] = round(1e6 * (time.monotonic() - began_s) / max(1, tally.redriven), 1)
-        found["redriven"] = tally.redriven
+        tally = operate.bulk(connection, "redrive", all_of(), tenant=whose, actor="bench", most=2000)
+        found["redrive_ms_per_1000"] = round(1e6 * (time.monotonic() - began_s) / max(1, tally.done["redriven"]), 1)
+        found["redriven"] = tally.done["redriven"]
     django_connection.close()
     return found
 

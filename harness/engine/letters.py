@@ -5,13 +5,14 @@ Every look is bounded: a page covers SCAN_ROWS of the newest, groups GROUPED_ROW
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
 from harness.policy.errors import NotFound
 from harness.policy.letters import Reason, reason_of
-from harness.store import letters
+from harness.store import letters, queries
 from harness.store.database import Connection
 from harness.store.letters import END_OF_TIME, EVERY_CHAR, Letter, Looked, Place
 
@@ -108,6 +109,22 @@ def each(connection: Connection, wanted: Wanted, *, tenant: int | None) -> Itera
     while seen := letters.looked(connection, tenant=tenant, kind=wanted.kind, before=before, scan=EACH_ROWS):
         yield [one for one in seen if wanted.fits(one)]
         before = seen[-1].place
+
+
+def batches(connection: Connection, wanted: Wanted, *, tenant: int | None) -> Iterator[list[int]]:
+    """Yield the ids of all letters that fit, newest first, for a bulk redrive."""
+    for some in each(connection, wanted, tenant=tenant):
+        yield [letter.id for letter in some]
+
+
+def ids(connection: Connection, tasks: Sequence[uuid.UUID], *, tenant: int | None) -> list[int]:
+    """Return the ids of tasks by their public ids. Raises: NotFound naming the first that isn't there."""
+    with nullcontext() if tenant is None else queries.held_to_tenant(connection, tenant):
+        known = letters.ids(connection, tasks)
+    for task in tasks:
+        if task not in known:
+            raise NotFound(f"there is no task {task}", field="task_ids")
+    return sorted(set(known.values()))
 
 
 def one(connection: Connection, task: uuid.UUID) -> Letter:

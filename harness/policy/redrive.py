@@ -1,24 +1,26 @@
 """The decision whether an ended task may be sent again, and what that changes. Who admits it is policy.admission.
 
-V1  Only failed_terminal and cancelled are sent again. A queued one is there already.
-V2  With the old input: the version must be the one that runs now; finished steps and the idempotency token stay, so an
-    effect that was made isn't made twice.
-V3  With another input: the version that runs now, finished steps are dropped, and the token changes (a new epoch): an
-    effect of the old input must not answer for the new one.
+V1  In which states a task is sent again, verbs.redrive decides.
+V2  With the old input: the version must be the one that runs now; the idempotency token stays, so an effect that
+    was made isn't made twice.
+V3  With another input: the version that runs now, and the token changes (a new epoch): an effect of the old input must
+    not answer for the new one.
 V4  Attempts, lost starts and postponements begin at 0; release_no, the fence, never goes back.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.policy.lifecycle import TABLE, Event, State
+from harness.policy import verbs
+from harness.policy.lifecycle import State
+from harness.policy.verbs import ALREADY, Asked, Stand
 
 Why = Literal["state", "kind", "version"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Go:
-    """Send it again, at `version`. `anew`: without its finished steps, under another token."""
+    """Send it again, at `version`. `anew`: with another input, under another token."""
 
     version: int
     anew: bool
@@ -49,15 +51,12 @@ def decide(*, state: str, kind: str, version: int, known_version: int | None, ch
     >>> decide(state="queued", kind="k", version=1, known_version=1, changed=False)
     Already()
     """
-    now = State(state)
-    if now not in TABLE[Event.REDRIVE].sources:
-        if now is State.QUEUED and not changed:
+    stands = verbs.redrive(Stand(state=State(state)), Asked())
+    if stands.step is None:
+        if stands == ALREADY and not changed:
             return Already()
-        return No(
-            why="state",
-            message=f"the task is {now}; only one that has failed for good or was cancelled is sent "
-            "again" + (", and one in line keeps its input" if now is State.QUEUED else ""),
-        )
+        why = stands.why or "it is in line already, and one in line keeps its input"
+        return No(why="state", message=f"the task {why.removeprefix('it ')}")
     if known_version is None:
         return No(why="kind", message=f"there is no kind {kind!r} any more, so nothing could run the task")
     if version != known_version and not changed:

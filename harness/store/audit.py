@@ -1,11 +1,17 @@
-"""What operators did that leaves no trace at a task."""
+"""What people did that leaves no trace at a task."""
+
+import json
 
 from harness.store.database import Connection
 
 
-def note(connection: Connection, *, actor: str, verb: str, subject: str, reason: str) -> None:
-    """Note one act that is done."""
+def note(
+    connection: Connection, *, actor: str, verb: str, subject: str, reason: str, tenant: int | None = None
+) -> None:
+    """Note one act that is done. `tenant`: who did it for itself; None: an operator."""
+    data = {} if tenant is None else {"tenant": tenant}
     connection.execute(
-        "INSERT INTO audit_entry (actor, verb, subject, reason, ended_at) VALUES (%s, %s, %s, %s, clock_timestamp())",
-        (actor, verb, subject, reason),
+        "INSERT INTO audit_entry (actor, verb, subject, reason, data, ended_at) "
+        "VALUES (%s, %s, %s, %s, %s, clock_timestamp())",
+        (actor, verb, subject, reason, json.dumps(data)),
     )

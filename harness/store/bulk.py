@@ -22,7 +22,7 @@ class Where:
 def matching(connection: Connection, where: Where, *, live: bool, after: int = 0, most: int) -> list[tuple[int, str]]:
     """Return (id, state) of matching tasks with ids above `after`, by id: unfinished or (`live` False) ended ones.
 
-    Raises: ValueError for ended ones without a run or mark: there is no index for them.
+    Of the ended ones without a run or mark: those that failed for good, which have an index.
     """
     if any(name is not None and "\0" in name for name in (where.kind, where.pool)):
         return []  # no name holds one, and PostgreSQL takes no such text
@@ -30,10 +30,8 @@ def matching(connection: Connection, where: Where, *, live: bool, after: int = 0
         name = "bulk/of_tag"
     elif where.run is not None:
         name = "bulk/of_run"
-    elif not live:
-        raise ValueError("ended tasks are found by run or mark")
     else:
-        name = "bulk/of_all" if where.tenant is None else "bulk/of_tenant"
+        name = f"bulk/{'' if live else 'dead_'}{'of_all' if where.tenant is None else 'of_tenant'}"
     parameters = {
         "tenant": where.tenant,
         "run": where.run,

@@ -147,12 +147,12 @@ def test_one_is_sent_again_with_another_input_that_was_looked_at_first(house: Ho
     assert "All that failed for this reason" in page and f"/admin/store/task/{task}/do/redrive/" in page
     at = f"/admin/store/task/{task}/do/redrive/"
     form = client.get(at).text
-    assert "&quot;tag&quot;: &quot;first&quot;" in form and "finished steps stay" in form and "1 attempt," in form
+    assert "&quot;tag&quot;: &quot;first&quot;" in form and "Kept: the token stays" in form and "1 attempt," in form
     token = token_of(form)
     looked = client.post(at, {"reason": "", "input": '{"tag": "second"}', "_once": token, "_look": "1"}).text
-    assert "finished steps are dropped" not in looked, "without a reason the form isn't whole"
+    assert "effects are made under a new token" not in looked, "without a reason the form isn't whole"
     looked = client.post(at, {"reason": "x", "input": '{"tag": "second"}', "_once": token, "_look": "1"}).text
-    assert "finished steps are dropped" in looked and "second" in looked
+    assert "effects are made under a new token" in looked and "second" in looked
     wrong = client.post(at, {"reason": "x", "input": '{"tag": ""}', "_once": token}).text
     assert "input.tag" in wrong and house.stage.state(task) == "failed_terminal"
     assert "Enter a valid JSON" in client.post(at, {"reason": "x", "input": "{", "_once": token}).text

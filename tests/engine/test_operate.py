@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.engine import operate
-from harness.engine.operate import many
+from harness.engine.operate import batches
 from harness.policy import verbs
 from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
@@ -295,16 +295,16 @@ def test_a_bulk_verb_reaches_what_its_filter_names_and_nothing_else(stage: Stage
 
 
 def test_a_broken_off_bulk_verb_goes_on_where_it_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "BATCH", 10)
+    monkeypatch.setattr(batches, "BATCH", 10)
     stage.submit(n=35)
-    batches = iter([False, False, True])
+    stops = iter([False, False, True])
     first = operate.bulk(
         stage.connection,
         "pause",
         operate.Filter(tenant=stage.tenant),
         tenant=None,
         actor="me",
-        stop=lambda: next(batches),
+        stop=lambda: next(stops),
     )
     assert (first.matched, first.done, first.stopped) == (20, {"paused": 20}, "stopped") and first.next is not None
     rest = operate.bulk(
@@ -324,7 +324,7 @@ def test_a_bulk_verb_over_a_hundred_thousand_tasks_keeps_no_release_waiting(stag
     snapshot.scan_flows(stage.connection)
     seen = operate.preview(stage.connection, "pause", operate.Filter(pool="db"), tenant=None)
     assert (seen.matching, seen.more) == (100_000, False)
-    result: list[operate.Bulk] = []
+    result: list[operate.Tally] = []
 
     def act() -> None:
         with stage.open() as connection:

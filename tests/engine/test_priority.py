@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from harness.engine import operate
-from harness.engine.operate import many
+from harness.engine.operate import batches
 from harness.policy import verbs
 from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
@@ -94,7 +94,7 @@ def test_nobody_goes_above_the_tenants_top_priority_or_touches_anothers_task(sta
 def test_a_run_changes_what_waits_in_batches_and_counts_what_stays(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "BATCH", 7)
+    monkeypatch.setattr(batches, "BATCH", 7)
     session = stage.add_session({"db": 2})
     run_id = uuid.uuid4()
     run = insert_run(stage.connection, public_id=run_id, tenant=stage.tenant, name="", size=30, fanout_cap=None)

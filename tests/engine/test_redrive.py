@@ -3,27 +3,54 @@
 import json
 import threading
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.test import override_settings
+from pydantic import BaseModel
 
-from harness.engine import redrive
-from harness.engine.again import KEEP
+from harness.engine import letters, operate
 from harness.engine.letters import Wanted
-from harness.kinds import registry
+from harness.engine.operate import KEEP, Filter
+from harness.kinds import Context, Permanent, kind, registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
-from harness.store import queries
+from harness.policy.lifecycle import State
+from harness.store import queries, transitions
 from tests.dead_letters import bury, public
 from tests.stage import Stage, wait_until
+
+_tokens: list[str] = []
+
+
+class Delivery(BaseModel):
+    """To whom."""
+
+    to: str
+
+
+@kind("test.deliver", pool="db", input=Delivery)
+def deliver(ctx: Context, payload: Delivery) -> None:
+    """Note the token of the effect, which nobody takes."""
+    _tokens.append(ctx.token)
+    if payload.to == "nobody":
+        raise Permanent("there is nobody")
+
 
 RESET = ("attempts_used", "lost_starts", "postponements")
 
 
-def send(stage: Stage, task: int, **more: Any) -> redrive.Redriven:
+redrive = operate.VERBS["redrive"].run
+
+
+def dead(stage: Stage, wanted: Wanted) -> Iterator[list[int]]:
+    return letters.batches(stage.connection, wanted, tenant=stage.tenant)
+
+
+def send(stage: Stage, task: int, **more: Any) -> operate.Done:
     fields: dict[str, Any] = {"tenant": stage.tenant, "actor": "test", **more}
-    return redrive.one(stage.connection, public(stage, task), **fields)
+    return redrive(stage.connection, public(stage, task), **fields)
 
 
 def body(stage: Stage, task: int) -> tuple[Any, ...]:
@@ -32,7 +59,7 @@ def body(stage: Stage, task: int) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def test_as_it_was_counts_begin_at_zero_and_fence_token_and_steps_stay(stage: Stage) -> None:
+def test_as_it_was_counts_begin_at_zero_and_fence_token_epoch_and_story_stay(stage: Stage) -> None:
     (task,) = bury(stage, stage.submit())
     stage.connection.execute("UPDATE task SET release_no = 4 WHERE id = %s", (task,))
     done = send(stage, task, reason="the site is up again")
@@ -54,17 +81,21 @@ def test_as_it_was_counts_begin_at_zero_and_fence_token_and_steps_stay(stage: St
     assert stage.one("SELECT count(*) FROM attempt WHERE task_id = %s", task) == 1, "the story stays"
 
 
-def test_it_runs_again_and_a_kept_token_is_the_same(stage: Stage) -> None:
-    (task,) = stage.submit("noop.fault", input='{"fail": "permanent"}')
+def test_it_runs_again_under_the_token_it_had_and_with_another_input_under_another(stage: Stage) -> None:
+    _tokens.clear()
+    (task,) = stage.submit("test.deliver", input='{"to": "nobody"}')
     session = stage.add_session()
     with stage.process(session) as process:
-        stage.run_all(process)
-        assert stage.state(task) == "failed_terminal"
-        send(stage, task, input={"fail": ""})
+        for value in (KEEP, {"to": "nobody"}, {"to": "someone"}):
+            stage.run_all(process)
+            assert stage.state(task) == "failed_terminal"
+            send(stage, task, input=value)
         stage.run_all(process)
     assert stage.state(task) == "succeeded"
-    assert stage.events(task) == ["submit", "claim", "bury", "redrive", "claim", "succeed"]
-    assert stage.row(task)["release_no"] == 2
+    assert stage.events(task) == ["submit", *["claim", "bury", "redrive"] * 3, "claim", "succeed"]
+    assert stage.row(task)["release_no"] == 4
+    first = f"harness-{public(stage, task)}"
+    assert _tokens == [first, first, first, f"{first}-1"]
 
 
 def test_another_input_begins_anew_under_another_token(stage: Stage) -> None:
@@ -99,8 +130,6 @@ def test_the_time_to_start_is_that_of_a_new_submission(stage: Stage) -> None:
 
 
 def test_a_cancelled_task_is_sent_again_and_no_other_state_is(stage: Stage) -> None:
-    from harness.store import transitions
-
     (task,) = stage.submit()
     assert send(stage, task).outcome == "already"
     with pytest.raises(Conflict, match="keeps its input"):
@@ -115,7 +144,7 @@ def test_a_cancelled_task_is_sent_again_and_no_other_state_is(stage: Stage) -> N
         send(stage, task)
     assert refused.value.facts["state"] == "succeeded"
     with pytest.raises(NotFound):
-        redrive.one(stage.connection, uuid.uuid4(), tenant=None, actor="test")
+        redrive(stage.connection, uuid.uuid4(), tenant=None, actor="test")
 
 
 def test_an_input_that_the_kind_does_not_take_is_refused_with_its_field_and_nothing_changes(stage: Stage) -> None:
@@ -164,7 +193,7 @@ def test_two_redrives_at_once_make_one(stage: Stage) -> None:
         with stage.open() as connection:
             barrier.wait()
             outcomes.append(
-                redrive.one(connection, public_id, tenant=stage.tenant, actor="test").outcome  # the same for all
+                redrive(connection, public_id, tenant=stage.tenant, actor="test").outcome  # the same for all
             )
 
     public_id = public(stage, task)
@@ -180,20 +209,20 @@ def test_two_redrives_at_once_make_one(stage: Stage) -> None:
 def test_the_backlog_quota_holds_also_when_many_come_at_once(stage: Stage) -> None:
     tasks = bury(stage, stage.submit(n=12))
     stage.connection.execute("UPDATE tenant SET backlog_quota = 5 WHERE id = %s", (stage.tenant,))
-    tallies: list[redrive.Tally] = []
+    tallies: list[operate.Tally] = []
     barrier = threading.Barrier(3)
 
     def click(some: list[int]) -> None:
         with stage.open() as connection:
             barrier.wait()
-            tallies.append(redrive.many(connection, [some], tenant=stage.tenant, actor="test"))
+            tallies.append(operate.bulk(connection, "redrive", [some], tenant=stage.tenant, actor="test"))
 
     threads = [threading.Thread(target=click, args=(tasks[i::3],)) for i in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(tally.redriven for tally in tallies) == 5
+    assert sum(tally.done["redriven"] for tally in tallies) == 5
     assert sum(tally.refused["over_quota"] for tally in tallies) == 7
     assert stage.one("SELECT count(*) FROM task WHERE state = 'queued'") == 5
     left = next(task for task in tasks if stage.state(task) == "failed_terminal")
@@ -223,43 +252,56 @@ def test_a_tenant_sends_its_own_tasks_alone(stage: Stage) -> None:
     (ours,), (foreign,) = bury(stage, stage.submit()), bury(stage, stage.submit(tenant=theirs))
     with pytest.raises(NotFound):
         send(stage, foreign)
-    tally = redrive.many(stage.connection, [[ours, foreign]], tenant=stage.tenant, actor="test")
-    assert tally.redriven == 1 and stage.state(foreign) == "failed_terminal"
+    tally = operate.bulk(stage.connection, "redrive", [[ours, foreign]], tenant=stage.tenant, actor="test")
+    assert tally.done["redriven"] == 1 and stage.state(foreign) == "failed_terminal"
     with stage.open("web") as web:
         with pytest.raises(NotFound):
-            redrive.one(web, public(stage, foreign), tenant=stage.tenant, actor="test")
+            redrive(web, public(stage, foreign), tenant=stage.tenant, actor="test")
         bury(stage, [ours])
-        assert redrive.one(web, public(stage, ours), tenant=stage.tenant, actor="t", input={"tag": "b"}).anew
+        assert redrive(web, public(stage, ours), tenant=stage.tenant, actor="t", input={"tag": "b"}).anew
     bury(stage, [ours])
-    assert redrive.many(stage.connection, [[ours, foreign]], tenant=None, actor="operator").redriven == 2
+    assert (
+        operate.bulk(stage.connection, "redrive", [[ours, foreign]], tenant=None, actor="operator").done["redriven"]
+        == 2
+    )
 
 
 def test_all_of_a_reason_go_together_and_what_is_refused_is_counted_with_its_message(stage: Stage) -> None:
     odd = bury(stage, stage.submit(n=450), "row {} is odd", "validation")
     (other,) = bury(stage, stage.submit(), "no answer", "timeout")
     (gone,) = bury(stage, stage.submit("no.such.kind"), "row 1 is odd", "validation")
-    seen = redrive.preview_dead_letters(stage.connection, Wanted(error_class="validation"), tenant=stage.tenant)
+    seen = operate.forecast(stage.connection, dead(stage, Wanted(error_class="validation")), tenant=stage.tenant)
     assert (seen.tasks, seen.anew, seen.states) == (450, 0, {"failed_terminal": 450})
     assert seen.tally.refused == {"kind": 1} and (seen.attempts, seen.slot_s, seen.tokens) == (450, 1125.0, 45_000)
     assert seen.usd == pytest.approx(112.5) and seen.expected_slot_s > 0 and seen.room is not None
     assert all(stage.state(task) == "failed_terminal" for task in (*odd, other, gone)), "a preview does nothing"
-    tally = redrive.dead_letters(
-        stage.connection, Wanted(error_class="validation"), tenant=stage.tenant, actor="test", reason="mended", most=400
+    tally = operate.bulk(
+        stage.connection,
+        "redrive",
+        dead(stage, Wanted(error_class="validation")),
+        tenant=stage.tenant,
+        actor="test",
+        reason="mended",
+        most=400,
     )
-    assert (tally.redriven + tally.refused["kind"], tally.more) == (400, True)
-    tally = redrive.dead_letters(stage.connection, Wanted(error_class="validation"), tenant=stage.tenant, actor="test")
+    assert (tally.done["redriven"] + tally.refused["kind"], tally.more) == (400, True)
+    tally = operate.bulk(
+        stage.connection, "redrive", dead(stage, Wanted(error_class="validation")), tenant=stage.tenant, actor="test"
+    )
     assert not tally.more and "no kind" in tally.messages["kind"]
     assert stage.one("SELECT count(*) FROM event WHERE event = 'redrive'") == 450
     assert stage.state(other) == stage.state(gone) == "failed_terminal"
-    nothing = redrive.dead_letters(stage.connection, Wanted(kind="none"), tenant=stage.tenant, actor="test")
-    assert (nothing.redriven, nothing.already, dict(nothing.refused)) == (0, 0, {})
+    nothing = operate.bulk(
+        stage.connection, "redrive", dead(stage, Wanted(kind="none")), tenant=stage.tenant, actor="test"
+    )
+    assert (nothing.done["redriven"], nothing.already, dict(nothing.refused)) == (0, 0, {})
 
 
 def test_a_preview_of_one_says_whether_it_begins_anew(stage: Stage) -> None:
     (task,) = bury(stage, stage.submit())
 
-    def look(value: object) -> redrive.Preview:
-        return redrive.preview_one(stage.connection, public(stage, task), tenant=stage.tenant, input=value)
+    def look(value: object) -> operate.Forecast:
+        return operate.forecast_one(stage.connection, public(stage, task), tenant=stage.tenant, input=value)
 
     assert (look(KEEP).tasks, look(KEEP).anew) == (1, 0)
     assert (look({"tag": "b"}).tasks, look({"tag": "b"}).anew) == (1, 1)
@@ -272,10 +314,10 @@ def test_a_preview_of_one_says_whether_it_begins_anew(stage: Stage) -> None:
 def test_many_with_another_input_count_those_that_do_not_take_it(stage: Stage) -> None:
     marks = bury(stage, stage.submit(n=2))
     faults = bury(stage, stage.submit("noop.fault", n=1))
-    tally = redrive.many(
-        stage.connection, [[*marks, *faults]], tenant=stage.tenant, actor="test", input={"fail": "bug"}
+    tally = operate.bulk(
+        stage.connection, "redrive", [[*marks, *faults]], tenant=stage.tenant, actor="test", input={"fail": "bug"}
     )
-    assert tally.redriven == 1 and tally.refused == {"invalid": 2} and "input.fail" in tally.messages["invalid"]
+    assert tally.done["redriven"] == 1 and tally.refused == {"invalid": 2} and "input.fail" in tally.messages["invalid"]
 
 
 def test_the_dispatcher_is_woken(stage: Stage) -> None:
@@ -290,15 +332,11 @@ def test_the_dispatcher_is_woken(stage: Stage) -> None:
 def test_a_tenant_that_looks_on_sees_it_under_its_setting_alone(stage: Stage) -> None:
     (task,) = bury(stage, stage.submit())
     with stage.open("web") as web:
-        redrive.one(web, public(stage, task), tenant=stage.tenant, actor="test")
+        redrive(web, public(stage, task), tenant=stage.tenant, actor="test")
         assert queries.task(web, public(stage, task)) is None, "the setting ends with the verb"
 
 
-def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_or_tag_and_refuses_a_filter_without_either(stage: Stage) -> None:
-    from harness.engine import operate
-    from harness.engine.operate import Filter
-    from harness.store import transitions
-
+def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_and_no_others(stage: Stage) -> None:
     public_id = uuid.uuid4()
     run = stage.one(
         "INSERT INTO run (public_id, tenant_id, size) VALUES (%s, %s, 3) RETURNING id", public_id, stage.tenant
@@ -315,5 +353,59 @@ def test_the_bulk_verb_sends_the_ended_tasks_of_a_run_or_tag_and_refuses_a_filte
     assert (done.matched, done.done, done.already, done.refused) == (2, {"redriven": 2}, 0, {})
     assert {stage.state(task) for task in (dead, gone, live)} == {"queued"}
     assert stage.state(outside[0]) == "failed_terminal"
-    with pytest.raises(Invalid, match="run or tag"):
-        operate.bulk(stage.connection, "redrive", Filter(kind="noop.single"), tenant=stage.tenant, actor="test")
+
+
+@pytest.mark.parametrize("by", ["tenant", "pool", "priority", "kind"])
+def test_the_bulk_verb_sends_the_dead_letters_of_a_tenant_a_pool_a_priority_or_a_kind(stage: Stage, by: str) -> None:
+    other = stage.add_tenant("other")
+    named = {"tenant": stage.tenant, "pool": "db", "priority": 2, "kind": "noop.single"}[by]
+    ours = bury(stage, stage.submit(n=450))
+    if by == "tenant":
+        outside = bury(stage, stage.submit(n=2, tenant=other))
+    else:
+        outside = bury(stage, stage.submit("noop.fault", n=2, pool="tool_read", priority=3))
+    (gone,) = stage.submit()
+    transitions.cancel(stage.connection, gone, actor="test")
+    where = Filter(**{by: named})  # type: ignore[arg-type]  # of the parameters above
+    seen = operate.preview(stage.connection, "redrive", where, tenant=None)
+    assert (seen.matching, seen.by_state) == (450, {"failed_terminal": 450})
+    done = operate.bulk(stage.connection, "redrive", where, tenant=None, actor="op", reason="up again")
+    assert (done.matched, done.done, done.already, done.refused) == (450, {"redriven": 450}, 0, {})
+    assert stage.one("SELECT count(*) FROM task WHERE id = ANY(%s) AND state = 'queued'", ours) == 450
+    assert {stage.state(task) for task in outside} == {"failed_terminal"}
+    assert stage.state(gone) == "cancelled", "cancelled ones go by run or tag"
+    with pytest.raises(Invalid, match="run or tag alone") as refused:
+        operate.bulk(stage.connection, "redrive", Filter(tenant=other, state=State.CANCELLED), tenant=None, actor="op")
+    assert refused.value.field == "state"
+
+
+def test_a_bulk_redrive_that_meets_a_lock_stops_with_nothing_half_done_and_goes_on_from_there(stage: Stage) -> None:
+    first, *rest = bury(stage, stage.submit(n=450))
+    with stage.open() as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (rest[-1],))
+        stage.connection.execute("SET lock_timeout = '20ms'")
+        done = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op")
+        other.execute("ROLLBACK")
+    assert (done.matched, done.done, done.next) == (400, {"redriven": 400}, rest[398]) and "locked" in done.stopped
+    assert stage.state(first) == "queued" and {stage.state(task) for task in rest[399:]} == {"failed_terminal"}
+    left = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op", after=done.next or 0)
+    assert (left.matched, left.done, left.stopped) == (50, {"redriven": 50}, "")
+
+
+def test_ids_and_another_input_are_for_a_redrive_alone(stage: Stage) -> None:
+    (task,) = stage.submit()
+    with pytest.raises(ValueError, match="filter"):
+        operate.bulk(stage.connection, "cancel", [[task]], tenant=stage.tenant, actor="test")
+    with pytest.raises(Invalid, match="input"):
+        operate.bulk(stage.connection, "cancel", Filter(pool="db"), tenant=stage.tenant, actor="test", input={})
+    assert stage.events(task) == ["submit"]
+
+
+def test_a_tenant_redrives_its_own_dead_letters_alone_by_priority(stage: Stage) -> None:
+    theirs = bury(stage, stage.submit(n=2, tenant=stage.add_tenant("other")))
+    bury(stage, stage.submit(n=3))
+    with stage.open("web") as web:
+        done = operate.bulk(web, "redrive", Filter(priority=2), tenant=stage.tenant, actor="test")
+    assert done.done == {"redriven": 3}
+    assert {stage.state(task) for task in theirs} == {"failed_terminal"}

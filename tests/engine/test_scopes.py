@@ -12,7 +12,7 @@ from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.policy.ramp import most_in_flight
 from harness.policy.scopes import Scope
-from harness.store import pauses
+from harness.store import audit, pauses
 from harness.store.backlog import insert_run
 from tests.stage import Stage
 
@@ -48,8 +48,43 @@ def test_each_side_lifts_only_its_own_pause(stage: Stage) -> None:
     assert len(stage.tick()) == 1
     with pytest.raises(Conflict, match="isn't paused"):
         act(stage, "resume", "run", run)
-    noted = stage.connection.execute("SELECT actor, verb, subject, reason FROM audit_entry ORDER BY id").fetchall()
-    assert noted == [("someone", "pause", f"run {run}", "too hot"), ("someone", "resume", f"run {run}", "too hot")]
+    noted = stage.connection.execute("SELECT verb, subject, data ->> 'tenant' FROM audit_entry ORDER BY id").fetchall()
+    assert noted == [
+        (verb, f"run {run}", whose and str(whose))
+        for verb, whose in (("pause", stage.tenant), ("pause", None), ("resume", None), ("resume", stage.tenant))
+    ]
+
+
+@pytest.mark.parametrize("by_tenant", [True, False])
+def test_who_paused_and_resumed_and_why_stay_when_the_scope_is_paused_again(stage: Stage, by_tenant: bool) -> None:
+    whose = stage.tenant if by_tenant else None
+    story = [
+        ("ann", "pause", "too hot"),
+        ("ben", "resume", "cool again"),
+        ("cem", "pause", "too cold"),
+        ("dee", "resume", ""),
+    ]
+    with stage.open("web" if by_tenant else "engine") as connection:
+        for actor, verb, reason in story:
+            function = operate.pause_scope if verb == "pause" else operate.resume_scope
+            function(connection, "tenant", "acme", tenant=whose, actor=actor, reason=reason)
+        operate.pause_scope(connection, "tenant", "acme", tenant=whose, actor="eva", reason="once")
+        operate.pause_scope(connection, "tenant", "acme", tenant=whose, actor="eva", reason="changes nothing")
+    noted = stage.connection.execute(
+        "SELECT actor, verb, reason FROM audit_entry WHERE subject = 'tenant acme' AND ended_at IS NOT NULL ORDER BY id"
+    ).fetchall()
+    assert noted == [*story, ("eva", "pause", "once")]
+
+
+def test_a_tenant_writes_no_other_entry_of_the_audit_and_reads_none(stage: Stage) -> None:
+    other = stage.add_tenant("other")
+    with stage.open("web") as web:
+        web.execute("SELECT set_config('harness.tenant', %s, false)", (str(stage.tenant),))
+        for verb, whose in (("pause", other), ("pause", None), ("tenant.delete", stage.tenant)):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                audit.note(web, actor="x", verb=verb, subject="tenant acme", reason="", tenant=whose)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            web.execute("SELECT FROM audit_entry")
 
 
 def test_a_tenant_pauses_nothing_that_is_not_its_own(stage: Stage) -> None:

@@ -296,7 +296,7 @@ def test_a_deletion_broken_off_goes_on_where_it_was(stage: Stage) -> None:
 
 
 def test_dead_letters_are_kept_longer_with_their_trace_and_can_still_be_sent_again(stage: Stage) -> None:
-    from harness.engine import redrive
+    from harness.engine import operate
 
     done, gone, dead, older = stage.submit(n=4)
     with psycopg.connect(stage.url, autocommit=True) as owner:
@@ -317,7 +317,9 @@ def test_dead_letters_are_kept_longer_with_their_trace_and_can_still_be_sent_aga
     assert stage.one("SELECT array_agg(id) FROM task") == [dead]
     assert stage.events(dead) == ["submit"]
     public = stage.row(dead)["public_id"]
-    assert redrive.one(stage.connection, public, tenant=stage.tenant, actor="test").outcome == "redriven"
+    assert (
+        operate.VERBS["redrive"].run(stage.connection, public, tenant=stage.tenant, actor="test").outcome == "redriven"
+    )
     assert json.loads(run("retention", "--json", "--keep-days", "1"))["rows"] == {}, "it lives again"
 
 

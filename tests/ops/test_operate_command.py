@@ -1,6 +1,9 @@
 """`manage.py operate`: one command for tasks, scopes and filters."""
 
 import json
+import os
+import subprocess
+import sys
 import uuid
 from io import StringIO
 from typing import Any
@@ -10,8 +13,20 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from harness.engine import operate
+from harness.policy.lifecycle import State
 from harness.store.backlog import insert_run
 from tests.stage import Stage
+from tests.store.forced import into
+
+FROM = {"requeue": State.FAILED_RETRYABLE, "redrive": State.FAILED_TERMINAL}  # else: queued
+DOES = {
+    "cancel": ("cancelled", "cancelled"),
+    "pause": ("paused", "paused"),
+    "resume": ("resumed", "queued"),
+    "requeue": ("requeued", "queued"),
+    "priority": ("reprioritised", "queued"),
+    "redrive": ("redriven", "queued"),
+}
 
 
 @pytest.fixture
@@ -115,3 +130,27 @@ def test_a_task_that_someone_has_locked_is_told_in_one_line_and_left_as_it_is(st
             command("cancel", "--task", public)
     assert stage.state(task) == "queued"
     assert command("cancel", "--task", public) == {"outcome": "cancelled"}
+
+
+@pytest.mark.parametrize("verb", operate.VERBS)
+def test_each_verb_acts_in_a_process_of_its_own(stage: Stage, verb: str) -> None:
+    """As people call it: this process has found the kinds already, theirs has not."""
+    (task,) = stage.submit()
+    public = stage.one("SELECT public_id FROM task WHERE id = %s", task)
+    if verb in FROM:
+        into(stage, task, FROM[verb])
+    if verb == "resume":
+        operate.pause(stage.connection, public, tenant=None, actor="me")
+    done = subprocess.run(
+        [sys.executable, "manage.py", "operate", verb, "--task", str(public), "--json"]
+        + (["--to", "p3"] if verb == "priority" else []),
+        env=os.environ | {"DATABASE_URL": stage.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    outcome, state = DOES[verb]
+    assert json.loads(done.stdout) == {"outcome": outcome}
+    assert stage.state(task) == state

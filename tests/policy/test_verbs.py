@@ -2,12 +2,14 @@
 
 from itertools import chain, combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.policy import verbs
+from harness.policy import redrive, verbs
 from harness.policy.holds import CANCEL, PEOPLE, WISHES, pause_wish, wished, wished_holds
 from harness.policy.lifecycle import TABLE, Event, State
+from harness.policy.redrive import Already, Go, No
 from harness.policy.verbs import Asked, Decide, Decision, Stand, Step
 
 VERBS: dict[str, Decide] = {
@@ -105,3 +107,11 @@ def test_a_wish_keeps_the_names_of_all_who_wish_it(holds: set[str]) -> None:
     want = pause_wish(holds)
     assert set(wished_holds(want)) == holds
     assert want is None or (want in WISHES and wished(want) == "pause")
+
+
+@pytest.mark.parametrize("state", State)
+def test_which_states_are_sent_again_is_decided_once(state: State) -> None:
+    table = verbs.redrive(Stand(state=state), Asked())
+    answer = redrive.decide(state=state, kind="k", version=1, known_version=1, changed=False)
+    assert {"redriven": Go, "already": Already, "refused": No}[table.outcome] is type(answer)
+    assert not isinstance(answer, No) or answer.message == f"the task {table.why.removeprefix('it ')}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import redrive
+from harness.engine import operate
 from harness.kinds import registry
 from harness.store import letters
 from tests.route.conftest import Route
@@ -40,9 +40,9 @@ def test_a_changed_input_succeeds_under_another_token_and_an_old_one_keeps_its_o
     assert found[changed].error_class == "validation" and found[changed].attempts_used == 1
     assert [event["event"] for event in found[changed].events] == ["bury", "claim", "submit"]
 
-    def send(task: int, value: object = redrive.KEEP) -> redrive.Redriven:
+    def send(task: int, value: object = operate.KEEP) -> operate.Done:
         public = uuid.UUID(str(stage.row(task)["public_id"]))
-        return redrive.one(stage.connection, public, tenant=stage.tenant, actor="test", input=value)
+        return operate.VERBS["redrive"].run(stage.connection, public, tenant=stage.tenant, actor="test", input=value)
 
     assert send(changed, told | {"name": "changed", "fail": False}).anew
     assert not send(kept).anew

@@ -3,6 +3,8 @@
 import statistics
 from pathlib import Path
 
+import pytest
+
 from harness.policy import verbs
 from harness.policy.verbs import Asked
 from harness.store import transitions
@@ -16,8 +18,8 @@ SECONDS = (
 )
 
 
-def running(floor: Floor, n: int, **payload: object) -> list[int]:
-    tasks = [floor.run_task("test.blocked", payload) for _ in range(n)]
+def running(floor: Floor, n: int, *, kind: str = "test.blocked", **payload: object) -> list[int]:
+    tasks = [floor.run_task(kind, payload) for _ in range(n)]
     floor.wait_for("running", *tasks)
     return tasks
 
@@ -42,6 +44,28 @@ def test_a_silent_call_is_left_within_a_second_and_its_slot_is_held_until_it_ret
     p95_s = statistics.quantiles(took_s, n=20)[-1]
 
     assert p95_s <= 1.0, f"p50 {statistics.median(took_s):.2f} s, p95 {p95_s:.2f} s of {len(took_s)}"
+
+
+@pytest.mark.parametrize(("kind", "pool"), [("test.polling", "tool_read"), ("child.polling", "ingest")])
+def test_a_task_that_asks_whether_it_is_cancelled_is_told_so_within_a_second(
+    floor: Floor, kind: str, pool: str
+) -> None:
+    """20 wishes, to cancel and to pause in turn, from the wish to the state, by the database's clock."""
+    worker = floor.start(pool)
+    session = floor.session(worker)
+    assert session is not None
+    took_s: list[float] = []
+    for verb, state, event in [(verbs.cancel, "cancelled", "abort"), (verbs.pause, "paused", "halt")] * 10:
+        tasks = running(floor, min(session["pools"][pool], 2), kind=kind, polls_s=60)
+        done = transitions.act(floor.db, tasks, verb, TENANT, BY)
+        assert {decision.outcome for decision in done.values()} == {"wished"}
+        floor.wait_for(state, *tasks, within_s=4)
+        took_s += [row[0] for row in floor.db.execute(SECONDS, ([event], tasks))]
+        assert floor.leases() == 0
+        if len(took_s) >= 20:
+            break
+    p95_s = statistics.quantiles(took_s, n=20)[-1]
+    assert len(took_s) >= 20 and p95_s <= 1.0, f"p50 {statistics.median(took_s):.2f} s, p95 {p95_s:.2f} s"
 
 
 def test_a_call_that_was_left_begins_nothing_more(floor: Floor, tmp_path: Path) -> None:

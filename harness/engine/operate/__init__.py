@@ -3,24 +3,33 @@
 Nothing here decides what a verb does to a task as it stands (policy.verbs) or writes a state (store.transitions).
 """
 
-from harness.engine.operate.many import BATCH, PREVIEW_MOST, Bulk, Filter, Preview, bulk, preview
+from harness.engine.operate.batches import BATCH, MANY_MOST
+from harness.engine.operate.many import PREVIEW_MOST, Filter, Preview, bulk, preview
 from harness.engine.operate.one import cancel, pause, priority, requeue, resume
+from harness.engine.operate.readmit import KEEP
+from harness.engine.operate.redrive import Forecast, forecast, forecast_one
 from harness.engine.operate.registry import VERBS, Done, Verb, offered
 from harness.engine.operate.scopes import pause_scope, resume_scope
+from harness.engine.operate.tally import Tally
 from harness.engine.operate.who import REASON_MAX_CHARS, hold_of
 
 __all__ = (
     "BATCH",
+    "KEEP",
+    "MANY_MOST",
     "PREVIEW_MOST",
     "REASON_MAX_CHARS",
     "VERBS",
-    "Bulk",
     "Done",
     "Filter",
+    "Forecast",
     "Preview",
+    "Tally",
     "Verb",
     "bulk",
     "cancel",
+    "forecast",
+    "forecast_one",
     "hold_of",
     "offered",
     "pause",

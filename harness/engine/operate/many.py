@@ -8,18 +8,16 @@ is done is done, and `next` tells where to go on.
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-import psycopg
-
+from harness.engine.operate.batches import STAYED_LOCKED, cut, patiently
 from harness.engine.operate.one import facts_of
+from harness.engine.operate.readmit import KEEP
 from harness.engine.operate.registry import VERBS, Verb
-from harness.engine.operate.who import check_priority, check_reason, hold_of
-from harness.engine.redrive import Tally
+from harness.engine.operate.tally import Tally
+from harness.engine.operate.who import check_priority, check_reason, held, hold_of
 from harness.policy import terms, verbs
 from harness.policy.errors import Invalid, NotFound
 from harness.policy.lifecycle import State
@@ -29,18 +27,17 @@ from harness.store import queries, transitions
 from harness.store.database import Connection
 from harness.store.doorbell import Doorbell
 
-BATCH = 200  # tasks locked at once
 LOOK = 100_000  # ids looked up at once: some 100 ms
 PREVIEW_MOST = 100_000  # counted exactly; beyond, "more than"
-TRIES = 3  # of a batch that met a deadlock, or a lock held for longer than the connection waits
 
 _MOVED_ON = verbs.refused("it no longer matches the filter")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """What the tasks have in common: at least one of these. A tag needs its tenant. Without a run or a tag only
-    unfinished tasks are looked at, as with every verb but redrive.
+    """What the tasks have in common: at least one of these. A tag needs its tenant.
+
+    Unfinished tasks are looked at; for a redrive the ended ones of a run or tag, and without either the dead letters.
     """
 
     tenant: int | None = None
@@ -61,29 +58,13 @@ class Preview:
     by_state: Mapping[str, int]
 
 
-@dataclass(slots=True)
-class Bulk:
-    """What a bulk verb did: tasks looked at; done, by outcome; refused, by reason. `next`: go on after this task id.
-
-    `stopped`: why it ended early; empty when it went through.
-    """
-
-    verb: str
-    matched: int = 0
-    done: Counter[str] = field(default_factory=Counter)
-    already: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    next: int | None = None
-    stopped: str = ""
-
-
 def preview(connection: Connection, name: str, where: Filter, *, tenant: int | None) -> Preview:
     """Count what a bulk verb would look at. `tenant`: who asks; None: an operator.
 
     Raises: Invalid naming the field, NotFound (run).
     """
     verb = verb_of(name)
-    with _held(connection, tenant):
+    with held(connection, tenant):
         found = stored.matching(
             connection, _where(connection, where, tenant, verb), live=verb.over == "live", most=PREVIEW_MOST + 1
         )
@@ -97,55 +78,61 @@ def preview(connection: Connection, name: str, where: Filter, *, tenant: int | N
 def bulk(
     connection: Connection,
     name: str,
-    where: Filter,
+    where: Filter | Iterable[Sequence[int]],
     *,
     tenant: int | None,
     actor: str,
     reason: str = "",
     priority: int | None = None,
+    input: object = KEEP,
     after: int = 0,
+    most: int | None = None,
     within_s: float | None = None,
     stop: Callable[[], bool] = lambda: False,
-    more: Mapping[str, Any] | None = None,
-    say: Callable[[Bulk], None] = lambda _: None,
-) -> Bulk:
-    """Do a verb to every task that matches, in batches of BATCH. Outside a transaction.
+    say: Callable[[Tally], None] = lambda _: None,
+) -> Tally:
+    """Do a verb to every task that matches, at most `most`, in batches of BATCH. Outside a transaction.
 
-    `tenant`: who acts, on its own tasks; None: an operator. `after`: the `next` of an earlier, broken-off call. It
-    stops after a batch when `within_s` seconds have passed or `stop()` says so. `say` hears of each batch. `more`: what
-    the verb's statement takes beyond the usual. Nothing that matches is no error. Raises: as `preview`; Forbidden.
+    `where`: a filter, or for a redrive also ids, in pieces. `tenant`: who acts, on its own tasks; None: an operator.
+    `input`: of a redrive, another one for all. `after`: the `next` of an earlier, broken-off call by a filter. It stops
+    after a batch when `within_s` seconds have passed or `stop()` says so. `say` hears of each batch. Nothing that
+    matches is no error. Raises: as `preview`; Forbidden.
     """
     verb = verb_of(name)
-    asked = _asked(connection, name, tenant=tenant, reason=reason, priority=priority)
+    asked = _asked(connection, verb, name, tenant=tenant, reason=reason, priority=priority, input=input)
     by = transitions.By(actor=actor, reason=reason)
-    result = Bulk(verb=name)
+    tally = Tally(verb=name)
     end_s = None if within_s is None else time.monotonic() + within_s
     bell = Doorbell()
-    with _held(connection, tenant):
-        exact = _where(connection, where, tenant, verb)
-        decide = partial(_decide, verb, where)
-        while True:
-            found = stored.matching(connection, exact, live=verb.over == "live", after=after, most=LOOK)
-            for at in range(0, len(found), BATCH):
-                ids = [task for task, _ in found[at : at + BATCH]]
-                if stop():
-                    result.stopped = "stopped"
-                elif end_s is not None and time.monotonic() >= end_s:
-                    result.stopped = f"{within_s:g} s were over"
-                else:
-                    result.stopped = (
-                        _batch(connection, ids, decide, asked, by, more, result)
-                        if verb.batch is None
-                        else _own_batch(connection, ids, verb.batch, tenant, by, result)
-                    )
-                if result.stopped:
-                    result.next = after
-                    return result
-                after = ids[-1]
-                bell.ring(connection)
-                say(result)
-            if len(found) < LOOK:
-                return result
+    with held(connection, tenant):
+        found: Iterable[Sequence[int]]
+        act: Callable[[list[int], Tally], str]
+        if isinstance(where, Filter):
+            found = _found(connection, _where(connection, where, tenant, verb), verb, after)
+            act = partial(_batch, connection, partial(_decide, verb, where), asked, by)
+        elif verb.batch is not None:
+            found = where
+        else:
+            raise ValueError(f"{name} goes by a filter: whose the ids are is not checked")
+        if verb.batch is not None:
+            act = partial(verb.batch, connection, tenant=tenant, by=by, input=input)
+        for ids in cut(found, most, tally):
+            if stop():
+                tally.stopped = "stopped"
+            elif end_s is not None and time.monotonic() >= end_s:
+                tally.stopped = f"{within_s:g} s were over"
+            else:
+                tally.stopped = act(ids, tally)
+            if tally.stopped:
+                tally.more = True
+                break
+            tally.matched += len(ids)
+            after = ids[-1]
+            bell.ring(connection)
+            say(tally)
+        if tally.more and isinstance(where, Filter):
+            tally.next = after
+        return tally
 
 
 def verb_of(name: str) -> Verb:
@@ -156,17 +143,24 @@ def verb_of(name: str) -> Verb:
     return verb
 
 
-def _asked(connection: Connection, name: str, *, tenant: int | None, reason: str, priority: int | None) -> Asked:
+def _asked(
+    connection: Connection,
+    verb: Verb,
+    name: str,
+    *,
+    tenant: int | None,
+    reason: str,
+    priority: int | None,
+    input: object,
+) -> Asked:
     check_reason(reason)
+    if verb.batch is None and input is not KEEP:
+        raise Invalid(f"input: {name} leaves it as it is", field="input")
     if (name == "priority") is (priority is None):
         raise Invalid("priority: the verb `priority` needs it, and no other takes it", field="priority")
     if priority is not None:
         check_priority(priority, facts_of(connection, tenant))
     return Asked(hold=hold_of(tenant), priority=priority)
-
-
-def _held(connection: Connection, tenant: int | None) -> Any:
-    return nullcontext() if tenant is None else queries.held_to_tenant(connection, tenant)
 
 
 def _where(connection: Connection, where: Filter, tenant: int | None, verb: Verb) -> stored.Where:
@@ -176,8 +170,11 @@ def _where(connection: Connection, where: Filter, tenant: int | None, verb: Verb
         raise Invalid("filter: name at least one of run, tag, state, kind, pool and priority", field="filter")
     if where.tag is not None and whose is None:
         raise Invalid("tenant: a tag is a tenant's own: name the tenant", field="tenant")
-    if verb.over == "ended" and where.run is None and where.tag is None:
-        raise Invalid("filter: ended tasks are named by run or tag", field="filter")
+    if verb.over == "ended" and where.run is None and where.tag is None and where.state is State.CANCELLED:
+        raise Invalid(
+            "state: cancelled tasks are found by run or tag alone; without either, only those that failed for good are",
+            field="state",
+        )
     run = None
     if where.run is not None:
         found = queries.run_and_tenant(connection, where.run)
@@ -203,53 +200,29 @@ def _decide(verb: Verb, where: Filter, stand: Stand, asked: Asked) -> Decision:
     return verb.decide(stand, asked)
 
 
+def _found(connection: Connection, where: stored.Where, verb: Verb, after: int) -> Iterator[list[int]]:
+    """Yield the ids of what matches, by looks of LOOK."""
+    while True:
+        found = stored.matching(connection, where, live=verb.over == "live", after=after, most=LOOK)
+        yield [task for task, _ in found]
+        if len(found) < LOOK:
+            return
+        after = found[-1][0]
+
+
 def _batch(
-    connection: Connection,
-    ids: list[int],
-    decide: verbs.Decide,
-    asked: Asked,
-    by: transitions.By,
-    more: Mapping[str, Any] | None,
-    result: Bulk,
+    connection: Connection, decide: verbs.Decide, asked: Asked, by: transitions.By, ids: list[int], tally: Tally
 ) -> str:
-    """Do one batch. Returns why the whole must stop, or nothing."""
-    for _ in range(TRIES):
-        try:
-            done = transitions.act(connection, ids, decide, asked, by, more=more)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
-            continue
-        break
-    else:
-        return "a task stayed locked by someone else"
-    result.matched += len(ids)
+    """Do one batch that the tasks' own rows decide. Returns why the whole must stop, or nothing."""
+    done = patiently(lambda: transitions.act(connection, ids, decide, asked, by))
+    if done is None:
+        return STAYED_LOCKED
     for decision in done.values():
         if decision.step is not None:
-            result.done[decision.outcome] += 1
+            tally.done[decision.outcome] += 1
         elif decision.outcome == "already":
-            result.already += 1
+            tally.already += 1
         else:
-            result.refused[decision.why] += 1
-    result.refused["it is gone"] += len(ids) - len(done)
-    result.refused += Counter()  # drops what is 0
-    return ""
-
-
-def _own_batch(
-    connection: Connection,
-    ids: list[int],
-    batch: Callable[..., Tally],
-    tenant: int | None,
-    by: transitions.By,
-    result: Bulk,
-) -> str:
-    """Do one batch of a verb that has a way of its own. Returns why the whole must stop, or nothing."""
-    try:
-        tally = batch(connection, ids, tenant=tenant, by=by)
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
-        return "a task stayed locked by someone else"
-    result.matched += len(ids)
-    result.done["redriven"] += tally.redriven
-    result.already += tally.already
-    result.refused.update({tally.messages[code]: n for code, n in tally.refused.items()})
-    result.done += Counter()  # drops what is 0
+            tally.refuse(decision.why)
+    tally.refuse("it is gone", n=len(ids) - len(done))
     return ""

@@ -6,12 +6,11 @@ else keeps the task locked.
 """
 
 import uuid
-from contextlib import nullcontext
 
 import psycopg
 
 from harness.engine.operate.done import Done
-from harness.engine.operate.who import check_priority, check_reason, hold_of
+from harness.engine.operate.who import check_priority, check_reason, held, hold_of
 from harness.policy import verbs
 from harness.policy.admission import TenantFacts
 from harness.policy.errors import Conflict, NotFound, Unavailable
@@ -74,7 +73,7 @@ def _do(
     reason: str,
 ) -> Done:
     check_reason(reason)
-    with nullcontext() if tenant is None else queries.held_to_tenant(connection, tenant):
+    with held(connection, tenant):
         found = queries.task(connection, task)
         if found is None:
             raise NotFound(f"there is no task {task}")

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.engine.operate import again, one
+from harness.engine.operate import one, redrive
 from harness.engine.operate.done import Done
-from harness.engine.redrive import Tally
+from harness.engine.operate.redrive import Forecast
 from harness.policy import verbs
 from harness.policy.holds import OPERATOR
 from harness.policy.lifecycle import Event, State
@@ -19,8 +19,8 @@ __all__ = ("VERBS", "Done", "Verb", "offered")
 class Verb:
     """One verb: the event that it fires, the function over one task, and what it decides of a task as it stands.
 
-    `over`: the tasks that a bulk verb looks at, unfinished (`live`) or `ended` ones; `batch`: does some of them, where
-    more than the task's own row decides.
+    `over`: the tasks that a bulk verb looks at, unfinished (`live`) or `ended` ones. Where more than the task's own row
+    decides: `batch` does some of them (as redrive.batch), and `foresee` says what it would do to one.
     """
 
     event: Event
@@ -28,7 +28,8 @@ class Verb:
     run: Callable[..., Done]
     decide: Decide
     over: Literal["live", "ended"] = "live"
-    batch: Callable[..., Tally] | None = None
+    batch: Callable[..., str] | None = None
+    foresee: Callable[..., Forecast] | None = None
 
 
 VERBS: Mapping[str, Verb] = {
@@ -64,12 +65,13 @@ VERBS: Mapping[str, Verb] = {
     ),
     "redrive": Verb(
         event=Event.REDRIVE,
-        help="Send the ended task again. With its old input, finished steps and token stay; with another one it begins "
-        "anew, under a new token.",
-        run=again.redrive,
+        help="Send the ended task again. With its old input its token stays; with another one it begins anew, under a "
+        "new token.",
+        run=redrive.redrive,
         decide=verbs.redrive,
         over="ended",
-        batch=again.redrive_batch,
+        batch=redrive.batch,
+        foresee=redrive.forecast_one,
     ),
 }
 

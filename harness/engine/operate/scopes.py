@@ -2,18 +2,18 @@
 
 The dispatcher obeys within a second, what runs goes on. Afterwards the scope gets its slots back by a ramp
 (policy.ramp). Tenants pause themselves and their runs, operators anything; each side lifts only its own pauses.
+The row tells of the last pause alone, so who and why of each act stay in the audit, in the same transaction.
 A tag has no flow of its own: pause its tasks with the bulk verb.
 """
 
 import uuid
-from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import get_args
 
 from django.conf import settings
 
 from harness.engine.operate.done import Done
-from harness.engine.operate.who import check_reason, hold_of
+from harness.engine.operate.who import check_reason, held, hold_of
 from harness.policy.admission import Forbidden
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.policy.scopes import PRIORITY_KEYS, Scope
@@ -44,7 +44,7 @@ def pause_scope(
     check_reason(reason)
     if until is not None and (until.tzinfo is None or until <= datetime.now(UTC)):
         raise Invalid("until: must be a moment to come, with a zone", field="until")
-    with _held(connection, tenant):
+    with held(connection, tenant), connection.transaction():
         key, whose = _key_of(connection, scope, named, tenant)
         done = pauses.put(
             connection,
@@ -56,8 +56,8 @@ def pause_scope(
             reason=reason,
             until=until,
         )
-    if done and tenant is None:
-        audit.note(connection, actor=actor, verb="pause", subject=f"{scope} {named}", reason=reason)
+        if done:
+            audit.note(connection, actor=actor, verb="pause", subject=f"{scope} {named}", reason=reason, tenant=tenant)
     return Done(outcome="paused" if done else "already")
 
 
@@ -70,21 +70,17 @@ def resume_scope(
     hasn't paused it.
     """
     check_reason(reason)
-    with _held(connection, tenant):
+    with held(connection, tenant), connection.transaction():
         key, _ = _key_of(connection, scope, named, tenant)
         done = pauses.end(connection, scope=scope, key=key, source=hold_of(tenant), by=actor)
+        if done:
+            audit.note(connection, actor=actor, verb="resume", subject=f"{scope} {named}", reason=reason, tenant=tenant)
         others = pauses.of(connection, scope, key)
     who = holders(tuple(other.source for other in others))
     if not done:
         raise Conflict(f"{scope} {named} is paused by {who}, not by you" if others else f"{scope} {named} isn't paused")
-    if tenant is None:
-        audit.note(connection, actor=actor, verb="resume", subject=f"{scope} {named}", reason=reason)
     Doorbell().ring(connection)
     return Done(outcome="held" if others else "resumed")
-
-
-def _held(connection: Connection, tenant: int | None) -> Any:
-    return nullcontext() if tenant is None else queries.held_to_tenant(connection, tenant)
 
 
 def _key_of(connection: Connection, scope: Scope, named: str, tenant: int | None) -> tuple[str, int | None]:

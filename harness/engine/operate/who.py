@@ -1,9 +1,13 @@
 """Who acts, and what they may: a tenant on its own tasks, an operator on all. Each has a hold of its own."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 from harness.policy.admission import Forbidden, TenantFacts
 from harness.policy.errors import Invalid
 from harness.policy.holds import OPERATOR, TENANT
 from harness.policy.settings import PRIORITIES
+from harness.store import queries
+from harness.store.database import Connection
 
 REASON_MAX_CHARS = 500
 
@@ -15,6 +19,11 @@ def hold_of(tenant: int | None) -> str:
     ('operator', 'tenant')
     """
     return OPERATOR if tenant is None else TENANT
+
+
+def held(connection: Connection, tenant: int | None) -> AbstractContextManager[None]:
+    """Hold the connection to the tenant that acts, if one does."""
+    return nullcontext() if tenant is None else queries.held_to_tenant(connection, tenant)
 
 
 def check_reason(reason: str) -> None:

@@ -21,7 +21,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from harness.engine import operate
-from harness.engine.operate import Bulk, Filter
+from harness.engine.operate import Filter, Tally
 from harness.policy.errors import Conflict, HarnessError, Invalid, NotFound
 from harness.policy.lifecycle import State
 from harness.store import staff
@@ -63,9 +63,6 @@ def view(request: HttpRequest, rows: QuerySet[Task], context: dict[str, Any]) ->
     back = reverse("admin:store_task_changelist")
     try:
         asked = _asked(request, rows)
-        if asked.verb == "redrive" and not asked.ticked and asked.filter.run is None:
-            messages.info(request, "Dead letters are sent again by reason; tick tasks, or search a run, to send those.")
-            return HttpResponseRedirect(reverse("admin:dead_letters"))
         counted = _counted(request, asked, rows)
     except HarnessError as error:
         messages.error(request, error.message)
@@ -203,7 +200,7 @@ def _done(request: HttpRequest, asked: Asked, said: Mapping[str, Any], context: 
             *((verbs.OUTCOMES.get(outcome, outcome), n) for outcome, n in result.done.most_common()),
             (verbs.OUTCOMES["already"], result.already),
         ],
-        "refused": [(n, why) for why, n in result.refused.most_common()],
+        "refused": [(n, why) for why, n in result.reasons().items()],
         "nothing": not result.matched,
         "stopped": result.stopped,
         "again_url": rest,
@@ -211,7 +208,7 @@ def _done(request: HttpRequest, asked: Asked, said: Mapping[str, Any], context: 
     return TemplateResponse(request, "harness/admin/done.html", context)
 
 
-def _all(request: HttpRequest, asked: Asked, said: Mapping[str, Any]) -> Bulk:
+def _all(request: HttpRequest, asked: Asked, said: Mapping[str, Any]) -> Tally:
     tenant = scope_of(request).tenant
     with staff.own_connection(tenant) as connection:
         return operate.bulk(
@@ -227,9 +224,9 @@ def _all(request: HttpRequest, asked: Asked, said: Mapping[str, Any]) -> Bulk:
         )
 
 
-def _each(request: HttpRequest, asked: Asked, said: Mapping[str, Any]) -> Bulk:
+def _each(request: HttpRequest, asked: Asked, said: Mapping[str, Any]) -> Tally:
     """Do the verb to what was ticked, one task after the other: at most TICKED_MOST."""
-    result = Bulk(verb=asked.verb)
+    result = Tally(verb=asked.verb)
     tenant = scope_of(request).tenant
     public = dict(Task.objects.filter(id__in=asked.ticked).values_list("id", "public_id"))
     arguments = {"tenant": tenant, "actor": person_of(request), "reason": said["reason"]}
@@ -239,14 +236,14 @@ def _each(request: HttpRequest, asked: Asked, said: Mapping[str, Any]) -> Bulk:
         for task in asked.ticked:
             result.matched += 1
             if task not in public:
-                result.refused["it is gone"] += 1
+                result.refuse("it is gone")
                 continue
             try:
                 done = operate.VERBS[asked.verb].run(connection, public[task], **arguments)
             except (Conflict, NotFound) as error:
-                result.refused[error.message.removeprefix("the task ")] += 1
+                result.refuse(error.message.removeprefix("the task "))
             except HarnessError as error:
-                result.refused[error.message] += 1
+                result.refuse(error.message)
             else:
                 if done.outcome == "already":
                     result.already += 1

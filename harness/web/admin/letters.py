@@ -4,7 +4,7 @@ Counts are of the newest letters that were looked at, never of the whole table. 
 that tenant's letters alone: by the engine's functions, and by row-level security below them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.http import urlencode
 
-from harness.engine import letters, redrive
+from harness.engine import letters, operate
 from harness.engine.letters import Wanted
 from harness.policy.errors import HarnessError
 from harness.store import staff
@@ -163,7 +163,9 @@ def send_again(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
             context["error"] = error.message
     elif request.method == "POST":
         context["error"] = "Say why: the reason stands in the trace of each task."
-    seen = _with(request, lambda connection: _preview(connection, asked))
+    seen: operate.Forecast = _with(
+        request, lambda connection: operate.forecast(connection, _these(connection, asked), tenant=asked.tenant)
+    )
     context |= {
         "title": f"Send {_tasks(seen.tasks)} again?" if seen.tasks else "There is nothing to send again",
         "seen": seen,
@@ -178,29 +180,35 @@ def send_again(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 
 def _sent(request: HttpRequest, asked: Asked, reason: str, context: dict[str, Any]) -> HttpResponse:
-    def send(connection: Connection) -> redrive.Tally:
-        person = person_of(request)
-        if asked.tasks:
-            return redrive.many(connection, [asked.tasks], tenant=asked.tenant, actor=person, reason=reason)
-        return redrive.dead_letters(connection, asked.wanted, tenant=asked.tenant, actor=person, reason=reason)
+    def send(connection: Connection) -> operate.Tally:
+        return operate.bulk(
+            connection,
+            "redrive",
+            _these(connection, asked),
+            tenant=asked.tenant,
+            actor=person_of(request),
+            reason=reason,
+            most=operate.MANY_MOST,
+        )
 
-    tally = _with(request, send)
+    tally: operate.Tally = _with(request, send)
+    sent = tally.done["redriven"]
     context |= {
-        "title": f"{_tasks(tally.redriven)} sent again" if tally.redriven else "Nothing was sent again",
-        "mark": mark("queued" if tally.redriven else "failed_terminal"),
-        "done": [("Sent again, in line now", tally.redriven), ("Were in line already", tally.already)],
+        "title": f"{_tasks(sent)} sent again" if sent else "Nothing was sent again",
+        "mark": mark("queued" if sent else "failed_terminal"),
+        "done": [("Sent again, in line now", sent), ("Were in line already", tally.already)],
         "refused": _refused(tally),
         "more": tally.more,
+        "stopped": tally.stopped,
         "again_url": _url("dead_letters_redrive", asked) if tally.more else None,
         "tasks_url": f"{reverse('admin:store_task_changelist')}?state=queued",
     }
     return TemplateResponse(request, "harness/admin/done.html", context)
 
 
-def _preview(connection: Connection, asked: Asked) -> redrive.Preview:
-    if asked.tasks:
-        return redrive.preview_many(connection, [asked.tasks], tenant=asked.tenant)
-    return redrive.preview_dead_letters(connection, asked.wanted, tenant=asked.tenant)
+def _these(connection: Connection, asked: Asked) -> Iterable[Sequence[int]]:
+    """The ids that a page is about."""
+    return [asked.tasks] if asked.tasks else letters.batches(connection, asked.wanted, tenant=asked.tenant)
 
 
 def _asked(request: HttpRequest) -> Asked:
@@ -273,7 +281,7 @@ def _url(page: str, asked: Asked) -> str:
     return reverse(f"admin:{page}") + (f"?{query}" if query else "")
 
 
-def _refused(tally: redrive.Tally) -> list[tuple[int, str]]:
+def _refused(tally: operate.Tally) -> list[tuple[int, str]]:
     return [(count, tally.messages[code]) for code, count in tally.refused.most_common()]
 
 

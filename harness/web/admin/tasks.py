@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from harness.store.models import Attempt, Lease, LeaseMember, Run, Task, TaskBody, TraceEvent, WorkerSession
-from harness.web.admin import bulk, line, redrives, verbs
+from harness.web.admin import bulk, foresee, line, verbs
 from harness.web.admin.filters import ByKind, ByPool, ByPriority, ByState, ByTenant
 from harness.web.admin.inspected import Inspected
 from harness.web.admin.marks import labelled, mark
@@ -213,7 +213,7 @@ class TaskAdmin(Inspected):
             "attempts": [(attempt, took(attempt), attempt.traceback if tracebacks else None) for attempt in attempts],
             "tracebacks": tracebacks,
             "error": told(body["error"]),
-            "others": redrives.others(request, task, told(body["error"])),
+            "others": foresee.others(request, task, told(body["error"])),
             "input": cut(body["input_text"]),
             "output": cut(body["output_text"]),
             "lease": lease,

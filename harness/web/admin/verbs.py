@@ -30,7 +30,7 @@ from harness.engine import operate
 from harness.policy.errors import HarnessError, Invalid
 from harness.store import staff
 from harness.store.models import Task
-from harness.web.admin import once, redrives
+from harness.web.admin import foresee, once
 from harness.web.admin.marks import mark
 from harness.web.admin.scope import person_of, scope_of
 
@@ -90,10 +90,10 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
         raise Http404("there is no such task or verb")
     back = reverse("admin:store_task_change", args=(task.pk,))
     purpose = f"{name} task {task.pk}"
-    form = form_of(verb)(request.POST or None, initial=redrives.initial(task) if name == redrives.VERB else None)
-    if request.method == "POST" and form.is_valid() and name == redrives.VERB:
-        _look(request, task, form, context)
-    if request.method == "POST" and form.is_valid() and redrives.LOOK not in request.POST:
+    form = form_of(verb)(request.POST or None, initial=foresee.initial(task, verb))
+    if request.method == "POST" and form.is_valid():
+        _look(request, task, verb, form, context)
+    if request.method == "POST" and form.is_valid() and foresee.LOOK not in request.POST:
         try:
             fresh = once.take(request, purpose)
         except once.Stale:
@@ -107,8 +107,8 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
     elif request.method != "POST" and name not in _offered(request, task):
         messages.warning(request, f"{label_of(name)} isn't possible now: the task is {task.state.replace('_', ' ')}.")
         return HttpResponseRedirect(back)
-    if name == redrives.VERB and "seen" not in context:
-        _look(request, task, None, context)
+    if "seen" not in context:
+        _look(request, task, verb, None, context)
     context |= {
         "title": f"{label_of(name)} this task?",
         "task": task,
@@ -123,10 +123,12 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
     return TemplateResponse(request, "harness/admin/verb.html", context)
 
 
-def _look(request: HttpRequest, task: Task, form: forms.Form | None, context: dict[str, Any]) -> None:
-    """Note what a redrive would do; what it can't is an error of the form."""
+def _look(
+    request: HttpRequest, task: Task, verb: operate.Verb, form: forms.Form | None, context: dict[str, Any]
+) -> None:
+    """Note what a verb would do, if that can be foreseen; what it can't do is an error of the form."""
     try:
-        context |= redrives.seen(request, task, form.cleaned_data if form is not None else None)
+        context |= foresee.seen(request, task, verb, form.cleaned_data if form is not None else None)
     except Invalid as error:
         if form is not None:
             form.add_error("reason" if error.field == "reason" else "input", error.message)
@@ -135,13 +137,12 @@ def _look(request: HttpRequest, task: Task, form: forms.Form | None, context: di
 
 
 def _do(request: HttpRequest, task: uuid.UUID, name: str, verb: operate.Verb, said: dict[str, Any]) -> None:
-    arguments = said | {"actor": person_of(request), "tenant": scope_of(request).tenant}
     accepted = inspect.signature(verb.run).parameters
+    given = {key: value for key, value in said.items() if key in accepted and value not in ("", None)}
+    tenant = scope_of(request).tenant
     try:
-        with staff.own_connection(scope_of(request).tenant) as connection:
-            done = verb.run(
-                connection, task, **{key: value for key, value in arguments.items() if key in accepted and value != ""}
-            )
+        with staff.own_connection(tenant) as connection:
+            done = verb.run(connection, task, tenant=tenant, actor=person_of(request), **given)
     except HarnessError as error:
         messages.error(request, f"{label_of(name)}: {error.message}")
     else:
@@ -168,7 +169,7 @@ def _field(name: str, parameter: inspect.Parameter) -> forms.Field:
     meant = parameter.annotation
     if get_origin(meant) in (Union, types.UnionType):
         meant = next(choice for choice in get_args(meant) if choice is not type(None))
-    default = None if parameter.default is parameter.empty else parameter.default
+    default = None if parameter.default in (parameter.empty, operate.KEEP) else parameter.default
     common: dict[str, Any] = {
         "label": name.replace("_", " ").capitalize(),
         "required": parameter.default is parameter.empty,

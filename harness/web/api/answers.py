@@ -147,14 +147,14 @@ def run_out(run: RunView) -> RunOut:
     )
 
 
-def bulk_out(done: operate.Bulk) -> BulkOut:
+def bulk_out(done: operate.Tally) -> BulkOut:
     """Return what a bulk verb did."""
     return BulkOut(
         verb=done.verb,
         matched=done.matched,
         done=done.done,
         already=done.already,
-        refused=done.refused,
+        refused=done.reasons(),
         next=None if done.next is None else cursor(done.next),
         stopped=done.stopped,
     )

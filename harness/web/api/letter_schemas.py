@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from harness.engine.redrive import REASON_MAX_CHARS
+from harness.engine.operate import REASON_MAX_CHARS
 from harness.web.api.schemas import NAME, EventOut, TaskOut
 
 TASKS_MOST = 1000  # named in one request; more go by kind, class or reason
@@ -96,8 +96,8 @@ class RedriveIn(_Strict):
 
     input: Any = Field(
         default=None,
-        description="another input, checked by the kind's schema: the task begins anew, without finished steps and "
-        "under another token. Left out: the old input; finished steps and token stay",
+        description="another input, checked by the kind's schema: the task begins anew, under another "
+        "token. Left out: the old input, under the same token",
     )
     preview: bool = Field(default=False, strict=True, description="only say what would happen")
     reason: str = Field(default="", max_length=REASON_MAX_CHARS)
@@ -129,7 +129,7 @@ class PreviewOut(BaseModel):
 
     tasks: int = Field(description="how many would be sent")
     states: Mapping[str, int] = Field(description="in which those are now")
-    anew: int = Field(description="how many lose their finished steps and get another token; the others keep both")
+    anew: int = Field(description="how many get another token; the others keep theirs")
     already: int = Field(description="how many wait in line already")
     refused: list[Refusal]
     more: bool = Field(description="the limit of a call was reached: others may be left")
@@ -145,7 +145,7 @@ class Redriven(BaseModel):
     """What a redrive did: `redriven`, `already` (it waits in line), or `preview`: nothing."""
 
     outcome: str
-    anew: bool = Field(default=False, description="without its finished steps, and under another token")
+    anew: bool = Field(default=False, description="with another input, under another token")
     preview: PreviewOut | None = None
     task: TaskOut
 

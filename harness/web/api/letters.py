@@ -8,10 +8,9 @@ from typing import Annotated
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from harness.engine import letters, redrive
-from harness.engine.again import KEEP, Tally
+from harness.engine import letters, operate
 from harness.engine.letters import Wanted
-from harness.engine.redrive import Preview
+from harness.engine.operate import KEEP, Forecast, Tally
 from harness.policy.errors import Invalid, NotFound
 from harness.store import queries
 from harness.store.database import Connection
@@ -143,20 +142,24 @@ async def redrive_many(request: HttpRequest) -> HttpResponse:
 
         def send(connection: Connection) -> HttpResponse:
             tenant = caller.tenant.id
-            named = None if asked.task_ids is None else [redrive.ids(connection, asked.task_ids, tenant=tenant)]
+            these = (
+                letters.batches(connection, wanted, tenant=tenant)
+                if asked.task_ids is None
+                else [letters.ids(connection, asked.task_ids, tenant=tenant)]
+            )
             if asked.preview:
-                seen = (
-                    redrive.preview_dead_letters(connection, wanted, tenant=tenant)
-                    if named is None
-                    else redrive.preview_many(connection, named, tenant=tenant)
-                )
-                return answers.answer(_many(Tally(more=seen.tally.more), _preview(seen)))
-            actor, why = caller.actor, asked.reason
-            if named is None:
-                return answers.answer(
-                    _many(redrive.dead_letters(connection, wanted, tenant=tenant, actor=actor, reason=why))
-                )
-            return answers.answer(_many(redrive.many(connection, named, tenant=tenant, actor=actor, reason=why)))
+                seen = operate.forecast(connection, these, tenant=tenant)
+                return answers.answer(_many(Tally(verb="redrive", more=seen.tally.more), _preview(seen)))
+            done = operate.bulk(
+                connection,
+                "redrive",
+                these,
+                tenant=tenant,
+                actor=caller.actor,
+                reason=asked.reason,
+                most=operate.MANY_MOST,
+            )
+            return answers.answer(_many(done))
 
         return serving.with_connection(send)
 
@@ -182,10 +185,10 @@ async def redrive_one(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
         def send(connection: Connection) -> HttpResponse:
             outcome, anew, preview = "preview", False, None
             if asked.preview:
-                seen = redrive.preview_one(connection, task_id, tenant=caller.tenant.id, input=value)
+                seen = operate.forecast_one(connection, task_id, tenant=caller.tenant.id, input=value)
                 anew, preview = bool(seen.anew), _preview(seen)
             else:
-                done = redrive.one(
+                done = operate.VERBS["redrive"].run(
                     connection,
                     task_id,
                     tenant=caller.tenant.id,
@@ -235,7 +238,7 @@ def _event(event: dict[str, object]) -> EventOut:
 
 def _many(tally: Tally, preview: PreviewOut | None = None) -> RedrivenMany:
     return RedrivenMany(
-        redriven=tally.redriven,
+        redriven=tally.done["redriven"],
         already=tally.already,
         refused=_refusals(tally),
         more=tally.more,
@@ -243,7 +246,7 @@ def _many(tally: Tally, preview: PreviewOut | None = None) -> RedrivenMany:
     )
 
 
-def _preview(seen: Preview) -> PreviewOut:
+def _preview(seen: Forecast) -> PreviewOut:
     return PreviewOut(
         tasks=seen.tasks,
         states=seen.states,

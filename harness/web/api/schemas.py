@@ -200,7 +200,10 @@ class BulkFilter(_Strict):
 
 
 class BulkIn(_Strict):
-    """A verb for all of the tenant's tasks that match: unfinished ones, with redrive ended ones of a run or tag."""
+    """A verb for all of the tenant's tasks that match: unfinished ones.
+
+    With redrive the ended ones of a run or tag; without either the dead letters, and no cancelled ones.
+    """
 
     verb: str = Field(max_length=50, description="cancel, pause, resume, requeue, priority or redrive")
     filter: BulkFilter

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from harness.engine import letters, redrive
+from harness.engine import letters, operate
 from harness.engine.letters import Wanted
 from harness.kinds import registry
 from harness.ops.operators import table, told
@@ -122,45 +122,54 @@ class Command(BaseCommand):
         wanted, named = _wanted(options), options["tasks"]
         if bool(named) is not wanted.everything:
             raise CommandError("name tasks, or say which by --kind, --class or --reason (`letters groups` shows them)")
-        value = redrive.KEEP if options["input"] is None else _json(options["input"])
-        if value is not redrive.KEEP and not named and wanted.kind is None:
+        value = operate.KEEP if options["input"] is None else _json(options["input"])
+        if value is not operate.KEEP and not named and wanted.kind is None:
             raise CommandError("--input: name the kind (--kind) whose tasks it is for, or the tasks")
         batches: Iterable[list[int]] = (
-            [redrive.ids(connection, named, tenant=tenant)]
+            [letters.ids(connection, named, tenant=tenant)]
             if named
-            else ([letter.id for letter in some] for some in letters.each(connection, wanted, tenant=tenant))
+            else letters.batches(connection, wanted, tenant=tenant)
         )
         if not options["yes"]:
-            seen = redrive.preview_many(connection, batches, tenant=tenant, input=value)
+            seen = operate.forecast(connection, batches, tenant=tenant, input=value)
             if options["json"]:
                 facts = {name: getattr(seen, name) for name in ("tasks", "anew", "states", "attempts", "slot_s")}
                 facts |= {name: getattr(seen, name) for name in ("tokens", "usd", "expected_slot_s", "room")}
                 self.stdout.write(json.dumps(facts | _plain(seen.tally), indent=1))
                 return
             self.stdout.write(
-                f"{seen.tasks:,} tasks would be sent again, {seen.anew:,} of them anew (without finished steps, under "
-                f"another token); they have used {seen.slot_s:.1f} slot-seconds, and one more try takes about "
+                f"{seen.tasks:,} tasks would be sent again, {seen.anew:,} of them anew (under another token); "
+                f"they have used {seen.slot_s:.1f} slot-seconds, and one more try takes about "
                 f"{seen.expected_slot_s:.1f}"
             )
             self._tell(seen.tally)
             self.stdout.write("nothing was done yet; --yes does it")
             return
-        tally = redrive.many(
-            connection, batches, tenant=tenant, actor=f"command:{getuser()}", reason=options["why"], input=value
+        tally = operate.bulk(
+            connection,
+            "redrive",
+            batches,
+            tenant=tenant,
+            actor=f"command:{getuser()}",
+            reason=options["why"],
+            input=value,
+            most=operate.MANY_MOST,
         )
         if options["json"]:
             self.stdout.write(json.dumps(_plain(tally), indent=1))
             return
-        self.stdout.write(f"{tally.redriven:,} sent again")
+        self.stdout.write(f"{tally.done['redriven']:,} sent again")
         self._tell(tally)
 
-    def _tell(self, tally: redrive.Tally) -> None:
+    def _tell(self, tally: operate.Tally) -> None:
         if tally.already:
             self.stdout.write(f"{tally.already:,} wait in line already")
         for code, n in tally.refused.most_common():
             self.stdout.write(f"{n:,} refused: {tally.messages[code]}")
-        if tally.more:
-            self.stdout.write(f"at most {redrive.MANY_MOST:,} at once; run it again for the rest")
+        if tally.stopped:
+            self.stdout.write(f"{tally.stopped}; run it again for the rest")
+        elif tally.more:
+            self.stdout.write(f"at most {operate.MANY_MOST:,} at once; run it again for the rest")
 
     @staticmethod
     def _tenant(name: str | None) -> int | None:
@@ -176,9 +185,9 @@ def _wanted(options: dict[str, Any]) -> Wanted:
     return Wanted(kind=options["kind"], error_class=options["error_class"], reason=options.get("reason"))
 
 
-def _plain(tally: redrive.Tally) -> dict[str, Any]:
+def _plain(tally: operate.Tally) -> dict[str, Any]:
     return {
-        "redriven": tally.redriven,
+        "redriven": tally.done["redriven"],
         "already": tally.already,
         "refused": dict(tally.refused),
         "messages": tally.messages,

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.engine import operate
+from harness.kinds import registry
 from harness.ops.operators import told
 from harness.policy.errors import NotFound
 from harness.policy.lifecycle import State
@@ -27,7 +28,9 @@ UNTIL = "--until: only the pause of a pool, priority, tenant or run ends by itse
 class Command(BaseCommand):
     """Do a verb to one task, to a scope, or to all tasks that match."""
 
-    help = "Cancel, pause, resume, requeue or reprioritise: a task, a scope, or all tasks that match. As an operator."
+    help = (
+        "Cancel, pause, resume, requeue, reprioritise or redrive: a task, a scope, or all that match. As an operator."
+    )
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -56,6 +59,8 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: Any) -> None:
         """Do it and say what was done. Raises: CommandError."""
         with told(), connect(settings.DATABASE_URL, "staff", application_name="harness-command") as connection:
+            for package in settings.HARNESS_TASK_PACKAGES:  # a redrive asks what the kind is now
+                registry.discover(package)
             said: dict[str, Any] | None
             if options["task"] is not None:
                 said = self._task(connection, options)
@@ -140,7 +145,7 @@ class Command(BaseCommand):
             "matched": done.matched or "nothing",
             "done": dict(done.done),
             "already": done.already,
-            "refused": dict(done.refused),
+            "refused": done.reasons(),
             "next": done.next,
             "stopped": done.stopped,
         }

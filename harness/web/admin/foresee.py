@@ -1,4 +1,4 @@
-"""The form of one task's redrive: its input to change, and what would happen, said before it does."""
+"""What a verb would do to one task, said on its page before it does; and the input that the page begins with."""
 
 import json
 from collections.abc import Mapping
@@ -8,30 +8,36 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from harness.engine import letters, redrive
+from harness.engine import letters, operate
 from harness.policy.letters import reason_of
 from harness.store import staff
 from harness.store.models import Task, TaskBody
 from harness.web.admin import line
 from harness.web.admin.scope import scope_of
 
-VERB = "redrive"
 EDITED_MOST_CHARS = 20_000  # a longer input is not edited in a page
 LOOK = "_look"  # the button that only says what would happen
 
 
-def initial(task: Task) -> dict[str, Any]:
-    """Return what the form begins with: the task's input, unless it is too long."""
+def initial(task: Task, verb: operate.Verb) -> dict[str, Any]:
+    """Return what the form begins with: where the input may change, the task's own, unless it is too long."""
+    if verb.foresee is None:
+        return {}
     value = TaskBody.objects.filter(task_id=task.pk).values_list("input", flat=True).first()
     return {"input": value} if len(json.dumps(value)) <= EDITED_MOST_CHARS else {}
 
 
-def seen(request: HttpRequest, task: Task, said: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what a redrive with this form would do, for the page. Raises: Invalid (input), Conflict, NotFound."""
-    value = redrive.KEEP if said is None or said.get("input") is None else said["input"]
+def seen(request: HttpRequest, task: Task, verb: operate.Verb, said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a verb with this form would do, for the page, if that can be foreseen.
+
+    Raises: Invalid (input), Conflict, NotFound.
+    """
+    if verb.foresee is None:
+        return {}
+    value = operate.KEEP if said is None or said.get("input") is None else said["input"]
     tenant = scope_of(request).tenant
     with staff.own_connection(tenant) as connection:
-        found = redrive.preview_one(connection, task.public_id, tenant=tenant, input=value)
+        found = verb.foresee(connection, task.public_id, tenant=tenant, input=value)
     return {
         "seen": found,
         "used": line.duration(found.slot_s),

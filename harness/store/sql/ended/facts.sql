@@ -1,4 +1,4 @@
--- What must be known of tasks to decide whether they may be sent again. Returns: see redrives.Facts, by id.
+-- What must be known of tasks to decide whether they may be sent again. Returns: see ended.Facts, by id.
 -- Needs: task_pkey, task_body_pkey, attempt_once. Locks: nothing. Parameters: tasks (ids).
 SELECT t.id, t.public_id, t.tenant_id, t.state, t.kind, t.version, t.priority, t.token_epoch,
        b.title, b.tags, b.schedule, used.attempts, used.slot_s, used.tokens, used.usd

@@ -1,13 +1,12 @@
 """Sending ended tasks again, a batch at a time: what may go (policy.redrive), and what its tenant has room for.
 
-`redrive` is the verb over it. A redrive is admitted like a new submission: it respects the backlog quota and the
+operate.redrive is the verb over it. A redrive is admitted like a new submission: it respects the backlog quota and the
 budget, and starts within the time that its priority has by default. The backlog is counted afresh under a lock of its
 own, so redrives alone never exceed the quota; beside submissions the bound of store.backlog holds.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final
@@ -16,17 +15,18 @@ from django.conf import settings
 from pydantic import ValidationError
 
 from harness.engine import payload
+from harness.engine.operate.tally import Tally
 from harness.kinds import registry
 from harness.kinds.registry import Kind
 from harness.policy import admission, money, redrive, terms
 from harness.policy.admission import Admit, Forbidden, OverQuota, TenantFacts
 from harness.policy.errors import HarnessError, Invalid, NotFound
 from harness.policy.redrive import Already, Go, No
+from harness.store import ended, queries, transitions
 from harness.store import money as spending
-from harness.store import queries, redrives, transitions
 from harness.store.database import Connection
-from harness.store.redrives import Facts
-from harness.store.transitions import Again
+from harness.store.ended import Facts
+from harness.store.transitions import Again, By
 
 ERRORS_TOLD = 20
 
@@ -40,25 +40,6 @@ class Keep(Enum):
 KEEP: Final = Keep.INPUT
 
 
-@dataclass(kw_only=True, slots=True)
-class Tally:
-    """What became of many. `refused`: how many by code; `messages`: what the first of each code was told.
-
-    `more`: the limit of a call was reached, and others may be left.
-    """
-
-    redriven: int = 0
-    already: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    messages: dict[str, str] = field(default_factory=dict)
-    more: bool = False
-
-    def refuse(self, code: str, message: str, n: int = 1) -> None:
-        """Count tasks that were refused."""
-        self.refused[code] += n
-        self.messages.setdefault(code, message)
-
-
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A task that may go, but for its tenant's room."""
@@ -69,7 +50,7 @@ class Ready:
 
     @property
     def anew(self) -> bool:
-        """Whether it begins anew: without its finished steps, under another token."""
+        """Whether it begins anew: with another input, under another token."""
         return self.again.input is not None
 
 
@@ -87,8 +68,8 @@ def decide(connection: Connection, facts: Facts, value: object) -> Ready | Alrea
     given = None if kind is None or value is KEEP else _checked(kind, value)
     changed = value is not KEEP
     if kind is not None and given is not None and kind.version == facts.version:
-        # An input that is equal to the old one changes nothing: steps and token stay, whoever filled in the form.
-        changed = not redrives.same_input(connection, facts.id, given.text)
+        # An input that is equal to the old one changes nothing: the token stays, whoever filled in the form.
+        changed = not ended.same_input(connection, facts.id, given.text)
     decided = redrive.decide(
         state=facts.state,
         kind=facts.kind,
@@ -122,7 +103,7 @@ def decide_all(connection: Connection, found: Sequence[Facts], value: object, ta
 
 
 def send(
-    connection: Connection, ready: Sequence[Ready], *, tenant: int | None, actor: str, reason: str
+    connection: Connection, ready: Sequence[Ready], *, tenant: int | None, by: By
 ) -> tuple[int, list[tuple[HarnessError, int]]]:
     """Send tasks of one tenant, as many as it has room for, in one transaction. `tenant` None: an operator does it.
 
@@ -131,7 +112,7 @@ def send(
     whose = ready[0].facts.tenant
     refused: list[tuple[HarnessError, int]] = []
     with connection.transaction():
-        redrives.lock(connection, whose)
+        ended.lock(connection, whose)
         facts = queries.tenant_facts(connection, whose)
         if facts is None:
             return 0, [(NotFound("the task's tenant is gone"), len(ready))]
@@ -147,13 +128,13 @@ def send(
             refused.append((money.refusal(standing), len(costing)))
             going = [item for item in going if not item.kind.costs]
         if going:
-            backlog = redrives.unfinished(connection, whose, most=facts.backlog_quota + 1)
+            backlog = ended.unfinished(connection, whose, most=facts.backlog_quota + 1)
             room = max(0, facts.backlog_quota - backlog)
             over = len(going) - room
             if over > 0:
                 refused.append((_refusal(facts, facts.top_priority, over, max(backlog, facts.backlog_quota)), over))
                 going = going[:room]
-        sent = transitions.redrive(connection, [item.again for item in going], actor=actor, reason=reason)
+        sent = transitions.redrive(connection, [item.again for item in going], actor=by.actor, reason=by.reason)
     return len(sent), refused
 
 
@@ -162,7 +143,7 @@ def room_of(connection: Connection, tenant: int) -> int:
     facts = queries.tenant_facts(connection, tenant)
     if facts is None:
         return 0
-    return max(0, facts.backlog_quota - redrives.unfinished(connection, tenant, most=facts.backlog_quota + 1))
+    return max(0, facts.backlog_quota - ended.unfinished(connection, tenant, most=facts.backlog_quota + 1))
 
 
 def _checked(kind: Kind, value: object) -> _Input:

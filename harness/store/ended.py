@@ -34,18 +34,18 @@ class Facts:
 
 def facts(connection: Connection, tasks: Sequence[int]) -> list[Facts]:
     """Return what must be known of tasks, by id; those that the connection doesn't see are left out."""
-    return [Facts(*row) for row in connection.execute(sql.load("redrives/facts"), {"tasks": list(tasks)})]
+    return [Facts(*row) for row in connection.execute(sql.load("ended/facts"), {"tasks": list(tasks)})]
 
 
 def same_input(connection: Connection, task: int, text: str) -> bool:
     """Whether a task's input is this JSON text, as a value."""
-    row = connection.execute(sql.load("redrives/same_input"), {"task": task, "input": text}).fetchone()
+    row = connection.execute(sql.load("ended/same_input"), {"task": task, "input": text}).fetchone()
     return bool(row and row[0])
 
 
 def means(connection: Connection, kinds: Sequence[str]) -> dict[str, float]:
     """Return how long tasks of these kinds take, in seconds, of those that have been measured."""
-    return dict(connection.execute(sql.load("redrives/means"), {"kinds": list(kinds)}).fetchall())
+    return dict(connection.execute(sql.load("ended/means"), {"kinds": list(kinds)}).fetchall())
 
 
 def lock(connection: Connection, tenant: int) -> None:

@@ -1,0 +1,42 @@
+"""How many tasks a verb locks at once, how many one call takes, and how often it asks again for a lock."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from harness.engine.operate.tally import Tally
+
+T = TypeVar("T")
+
+BATCH = 200  # tasks locked at once: some 10 ms
+MANY_MOST = 10_000  # of one call that a person's page or a client's request waits for
+TRIES = 3  # of a batch that met a deadlock, or a lock held for longer than the connection waits
+STAYED_LOCKED = "a task stayed locked by someone else"
+
+
+def cut(some: Iterable[Sequence[int]], most: int | None, tally: Tally) -> Iterator[list[int]]:
+    """Yield the ids in batches, at most `most` of them (None: all); the tally says when there were more."""
+    left = most
+    for ids in some:
+        for at in range(0, len(ids), BATCH):
+            batch = list(ids[at : at + BATCH])
+            if left is not None and len(batch) > left:
+                tally.more = True
+                batch = batch[:left]
+            if batch:
+                yield batch
+            if tally.more:
+                return
+            if left is not None:
+                left -= len(batch)
+
+
+def patiently(act: Callable[[], T]) -> T | None:
+    """Act in one transaction, again when a lock stood in the way; None when it did each time."""
+    for _ in range(TRIES):
+        try:
+            return act()
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            continue
+    return None

@@ -1,0 +1,1 @@
+"""Work that asks whether it shall stop."""
