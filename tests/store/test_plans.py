@@ -29,7 +29,6 @@ HOT = (
     "bulk/of_run",
     "bulk/of_tag",
     "bulk/of_tenant",
-    "bulk/dead_of_tenant",
     "leases/wished",
     "snapshot/flows",
     "snapshot/delete_empty_flows",
