@@ -122,9 +122,13 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     except BaseException as error:  # noqa: BLE001  # a kind may raise anything, SystemExit too: its own error
         slot_s = time.monotonic() - began_s
         timed_out = process.time_limit_error is not None and isinstance(error, process.time_limit_error)
-        outcome = settle.from_error(
-            task, kind, error, slot_s=slot_s, stop="timeout" if timed_out else running.stop, jitter=random.random()
-        )
+        stop = "timeout" if timed_out else running.stop
+        try:
+            outcome = settle.from_error(task, kind, error, slot_s=slot_s, stop=stop, jitter=random.random())
+        except Exception:  # noqa: BLE001  # an error may break whoever reads it; unsettled, its task would run for ever
+            log.warning("error_untold", task_id=str(task.public_id), kind=task.kind, error_type=type(error).__name__)
+            untold = RuntimeError(f"it raised a {type(error).__name__} that can't be read")
+            outcome = settle.from_error(task, kind, untold, slot_s=slot_s, stop=stop, jitter=random.random())
         log.info(
             "attempt_ended",
             task_id=str(task.public_id),

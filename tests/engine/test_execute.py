@@ -77,6 +77,19 @@ def soon(ctx: Context, payload: Nothing) -> None:
     raise error
 
 
+class Trap(Exception):
+    """An error that breaks who reads it."""
+
+    @property
+    def retry_after_s(self) -> float:
+        raise RuntimeError("not to be read")
+
+
+@kind("test.trap", pool="db", input=Nothing)
+def trap(ctx: Context, payload: Nothing) -> None:
+    raise Trap
+
+
 @kind("test.digits", pool="db", input=Nothing)
 def digits(ctx: Context, payload: Nothing) -> object:
     return {"n": 10**5000}
@@ -152,6 +165,7 @@ def error_of(stage: Stage, task: int) -> dict[str, str]:
         ("test.large", "failed_terminal", "validation", "limit of 262,144"),
         ("test.dumb", "failed_retryable", "bug", "its own __str__ raised ValueError"),
         ("test.soon", "failed_retryable", "bug", "later"),
+        ("test.trap", "failed_retryable", "bug", "a Trap that can't be read"),
         ("test.digits", "failed_terminal", "validation", "more than 4,300 digits"),
         ("test.circle", "failed_terminal", "validation", "can't be written as JSON"),
         ("test.strict", "failed_terminal", "validation", "n"),
