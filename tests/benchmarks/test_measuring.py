@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from benchmarks import effects, machine, servers, statistics_of_runs
+from benchmarks import bare, effects, machine, servers, statistics_of_runs
 from benchmarks.arms import PEERS
 from benchmarks.bench import in_turn
 from benchmarks.scenarios.crash import judged_gap
 from benchmarks.statistics_of_runs import pairwise, quantile, spread
 from harness.policy.errors import Refused
+from harness.store import sql
 
 
 def test_a_rolling_restart_may_take_the_drain_and_five_seconds_and_only_a_full_run_fails_by_it() -> None:
@@ -96,3 +97,15 @@ def test_idle_is_a_share() -> None:
     began_s = time.monotonic()
     assert 0.0 <= machine.idle_ratio(0.05) <= 1.0
     assert time.monotonic() - began_s >= 0.05
+
+
+@pytest.mark.parametrize("name", bare.CUT)
+def test_the_arm_without_guards_leaves_out_the_trace_and_nothing_else(name: str) -> None:
+    whole = sql.load(name)
+    cut = bare.without_trace(whole)
+    assert whole.count("INSERT INTO event ") == 1 and "INSERT INTO event " not in cut
+    left_out = [line for line in whole.splitlines() if line not in cut.splitlines()]
+    assert len(whole.splitlines()) - len(cut.splitlines()) <= 8
+    assert left_out[0].startswith("e AS (")
+    with pytest.raises(ValueError, match="0 inserts"):
+        bare.without_trace(cut)

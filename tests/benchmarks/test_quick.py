@@ -143,11 +143,11 @@ def test_what_ran_in_a_killed_worker_runs_again_and_a_rolling_restart_costs_noth
     assert (report["restart_gap_allowed_s"], report["failed"]) == (restart["drain_s"] + 5, False)
 
 
-def test_the_arm_without_guards_leaves_out_the_trace_and_nothing_else(quick: Quick) -> None:
+def test_the_arms_without_guards_do_each_task_exactly_once_too(quick: Quick) -> None:
     report = quick("guards")
-    for form in ("bundled", "unbundled"):
-        writes = report["row_writes_per_task"]
-        assert writes[f"harness_{form}"] - writes[f"bare_{form}"] == pytest.approx(2.0, abs=0.3), "claim and settle"
+    assert {one["arm"] for one in report["drains"]} == {
+        "harness_bundled", "harness_unbundled", "bare_bundled", "bare_unbundled"
+    }  # fmt: skip
     assert all((one["done"], one["done_twice"]) == (one["n"], 0) for one in report["drains"])
     assert set(report["guards_cpu_ratio"]) == {"bundled", "unbundled"}
 
