@@ -26,8 +26,7 @@ class Stage:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        for package in settings.HARNESS_TASK_PACKAGES:
-            registry.discover(package)
+        registry.discover(*settings.HARNESS_TASK_PACKAGES)
         self.connection = connect(url, "engine", application_name="test")
         self.messages: list[Message] = []
         self.memory = dispatch.Memory()
@@ -98,13 +97,13 @@ class Stage:
         )
 
     @contextmanager
-    def process(self, session: uuid.UUID) -> Iterator[ProcessState]:
+    def process(self, session: uuid.UUID, *, connections: int = 2) -> Iterator[ProcessState]:
         """An executing process under a session, in this one."""
         process = open_process(
             database_url=self.url,
             session=session,
             pools=SESSION_POOLS,
-            connections=2,
+            connections=connections,
             application_name="test-process",
             pid=os.getpid(),
             beat_s=boottime_s,

@@ -183,19 +183,18 @@ class ProcessState:
         Raises: LeaseLost, Unavailable.
         """
         self.fence.check()
-        with borrowed(self.db) as connection:
-            try:
+        try:
+            with borrowed(self.db) as connection:
                 _, sleeping = transitions.settle_many(connection, ended, session=self.session, actor=self.actor)
-                found: list[psycopg.Error | None] = [None] * len(ended)
-            except psycopg.OperationalError:
-                raise
-            except psycopg.Error as error:
-                # One outcome that can't be stored must not hold up its company.
-                found = [error] if len(ended) == 1 else [self._settle([one])[0] for one in ended]
-                sleeping = False
-            if sleeping:
-                self.doorbell.ring(connection)
-        return found
+                if sleeping:
+                    self.doorbell.ring(connection)
+        except psycopg.Error as error:
+            if len(ended) == 1:
+                return [error]
+            # One outcome that can't be stored must not hold up its company. The connection has been given back: there
+            # may be no other.
+            return [self._settle([one])[0] for one in ended]
+        return [None] * len(ended)
 
 
 def open_process(

@@ -3,13 +3,16 @@
 import time
 import uuid
 
+import psycopg
 import pytest
 from pydantic import BaseModel
 
 from harness.engine import execute, watch
 from harness.engine.process import Fence, LeaseLost
 from harness.kinds import Context, Permanent, RateLimited, kind, registry
+from harness.policy.lifecycle import Event
 from harness.store import sessions, transitions
+from harness.store.transitions import Ended, Outcome
 from tests.stage import Stage
 
 
@@ -345,6 +348,28 @@ def test_a_doubled_message_runs_once_also_when_both_are_claimed_in_one_company(s
     company.insert(forged_at, (message.lease, message.token + 1))
     with stage.process(session) as process:
         assert [len(tasks) for tasks in process._claim(company)] == [1 if n == 1 - forged_at else 0 for n in range(3)]
+
+
+def test_an_outcome_that_cannot_be_stored_holds_up_no_company_over_a_single_connection_either(stage: Stage) -> None:
+    session = stage.add_session()
+    stage.submit(n=2)
+    messages = stage.tick()
+    with stage.process(session, connections=1) as process:
+        claimed = process._claim([(message.lease, message.token) for message in messages])
+        tasks = [task for (task,) in claimed]
+        ended = [
+            Ended(
+                lease=message.lease,
+                token=message.token,
+                outcomes=[
+                    Outcome(task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=0.0, output=output)
+                ],
+            )
+            for message, task, output in zip(messages, tasks, ('"fine"', '"\\u0000"'), strict=True)
+        ]
+        fine, refused = process._settle(ended)
+    assert fine is None and isinstance(refused, psycopg.DataError)
+    assert [stage.state(task.id) for task in tasks] == ["succeeded", "running"]
 
 
 def test_a_claim_whose_answer_was_lost_is_handed_back_without_spending_an_attempt(stage: Stage) -> None:
