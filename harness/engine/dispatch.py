@@ -80,8 +80,8 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
     if scopes.ramps:
         held = snapshot.leases_by_scope(connection)
         room.slow_down(left, scopes.ramps, held, aged_s=time.monotonic() - memory.scopes_read_s)
-    kinds = memory.kinds or look.know(registry.all_kinds(), scopes.estimates)
-    standing = look.Standing(kinds=kinds, pauses=scopes.pauses, beyond=memory.beyond.keys())
+    assert memory.kinds is not None  # gathered with the scopes
+    standing = look.Standing(kinds=memory.kinds, pauses=scopes.pauses, beyond=memory.beyond.keys())
     for pool in in_use.with_flows:
         if left.free.get(pool, 0) > 0:
             seen = memory.seen.setdefault(pool, look.Seen())

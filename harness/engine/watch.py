@@ -6,7 +6,7 @@ import signal
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from harness.engine import settle
 from harness.engine.process import ProcessState, Running
@@ -83,17 +83,9 @@ def hand_back_unheld(process: ProcessState, connection: Connection) -> int:
 
 
 def zombies(process: ProcessState) -> tuple[int, float]:
-    """Return (number of threads that couldn't be stopped, seconds since the oldest was given up).
-
-    A call that its task left on a wish is one only when the task's time limit has passed: until then it may still end
-    as any call does, and a worker must not fall because many of its tasks were cancelled at once.
-    """
+    """Return (number of threads that couldn't be stopped, seconds since the oldest was given up)."""
     now_s = time.monotonic()
-    since = [
-        running.taken_over_s
-        for running in list(process.running.values())
-        if running.taken_over and now_s >= running.task_began_s + running.timeout_s
-    ]
+    since = [running.taken_over_s for running in _zombies(process, now_s)]
     return len(since), now_s - min(since) if since else 0.0
 
 
@@ -101,12 +93,23 @@ def stuck_pools(process: ProcessState, slots: Mapping[str, int], *, older_than_s
     """Return the pools that can't run anything here: zombies hold all their slots, each for longer than that."""
     now_s = time.monotonic()
     held: Counter[str] = Counter()
-    for running in list(process.running.values()):
+    for running in _zombies(process, now_s):
         kind = registry.find(running.kind)
-        over_s = now_s - max(running.taken_over_s, running.task_began_s + running.timeout_s)
-        if kind is not None and running.taken_over and over_s > older_than_s:
+        since_s = max(running.taken_over_s, running.task_began_s + running.timeout_s)
+        if kind is not None and now_s - since_s > older_than_s:
             held[kind.pool] += 1
     return [pool for pool, number in held.items() if number >= slots.get(pool, 1)]
+
+
+def _zombies(process: ProcessState, now_s: float) -> Iterator[Running]:
+    """Yield what threads that couldn't be stopped still hold.
+
+    A call that its task left on a wish is one only when the task's time limit has passed: until then it may still end
+    as any call does, and a worker must not fall because many of its tasks were cancelled at once.
+    """
+    for running in list(process.running.values()):
+        if running.taken_over and now_s >= running.task_began_s + running.timeout_s:
+            yield running
 
 
 def hand_back(process: ProcessState, connection: Connection) -> int:
