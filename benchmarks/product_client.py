@@ -32,8 +32,7 @@ from harness.store.database import Connection, Role, connect  # noqa: E402
 TENANT = "bench"
 UNLIMITED = 2_000_000_000  # of a tenant's caps: the queue is measured, not the quota
 
-for _package in settings.HARNESS_TASK_PACKAGES:
-    registry.discover(_package)
+registry.discover(*settings.HARNESS_TASK_PACKAGES)
 
 
 def reset() -> None:

@@ -98,12 +98,13 @@ def kind(
     return register
 
 
-def discover(package: str) -> None:
-    """Import `<package>.<folder>.kind` for every folder below the package, which registers its kinds."""
-    root = importlib.import_module(package)
-    for found in pkgutil.iter_modules(root.__path__):
-        if found.ispkg:
-            importlib.import_module(f"{package}.{found.name}.kind")
+def discover(*packages: str) -> None:
+    """Import `<package>.<folder>.kind` for every folder below the packages, which registers their kinds."""
+    for package in packages:
+        root = importlib.import_module(package)
+        for found in pkgutil.iter_modules(root.__path__):
+            if found.ispkg:
+                importlib.import_module(f"{package}.{found.name}.kind")
 
 
 def find(name: str) -> Kind | None:

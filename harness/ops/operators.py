@@ -7,8 +7,9 @@ import psycopg
 from django.core.management.base import CommandError
 from django.db import OperationalError, ProgrammingError
 
-from harness.policy.errors import HarnessError
-from harness.store.database import LOCKED
+from harness.policy.errors import HarnessError, NotFound
+from harness.store import queries
+from harness.store.database import LOCKED, Connection
 
 
 @contextmanager
@@ -38,6 +39,16 @@ def told() -> Iterator[None]:
         raise CommandError(
             "the database has no tables of Harness, or older ones; `manage.py migrate` makes them"
         ) from None
+
+
+def tenant_named(connection: Connection, name: str | None) -> int | None:
+    """Return the number of a tenant; None for no name. Raises: NotFound."""
+    if name is None:
+        return None
+    found = queries.tenant_named(connection, name)
+    if found is None:
+        raise NotFound(f"there is no tenant {name!r}; `manage.py tenant list` shows them", field="tenant")
+    return found
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

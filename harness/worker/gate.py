@@ -132,8 +132,7 @@ def _kinds(profile: profiles.Profile) -> list[registry.Kind]:
     """Import the kinds (in prefork before the fork, so that children share them) and pick this worker's."""
     if profile.is_system:
         return []
-    for package in settings.HARNESS_TASK_PACKAGES:
-        registry.discover(package)
+    registry.discover(*settings.HARNESS_TASK_PACKAGES)
     try:
         registry.check_against(settings.HARNESS_TOPOLOGY)
     except HarnessError as error:

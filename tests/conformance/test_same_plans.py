@@ -97,8 +97,7 @@ def test_store_and_simulator_make_the_same_plans(stage: Stage, batch: int) -> No
 
 
 def test_the_snapshots_say_something() -> None:
-    for package in settings.HARNESS_TASK_PACKAGES:
-        registry.discover(package)
+    registry.discover(*settings.HARNESS_TASK_PACKAGES)
     plans = [tick.decided.plans for number in range(CASES) for tick in world_of(make(number)).tick()]
     reasons = Counter(reason.partition(":")[0] for pages in plans for page in pages for reason in page.held.values())
     assert {"slots", "tenant_cap", "run_cap", "quota", "resource", "quarantine", "ramp"} <= set(reasons)

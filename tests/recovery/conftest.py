@@ -84,8 +84,7 @@ class Ward(Route):
 @pytest.fixture
 def ward(stage: Stage, process_environment: dict[str, str], tmp_path: Path) -> Iterator[Ward]:
     """A stage whose lead is free."""
-    for package in PACKAGES.split(","):
-        registry.discover(package)
+    registry.discover(*PACKAGES.split(","))
     effects = tmp_path / "effects"
     effects.mkdir()
     stage.connection.execute("UPDATE leader SET until = 'epoch'")

@@ -29,8 +29,7 @@ class Command(BaseCommand):
                     f"{name} is not set, and no stack of this checkout runs: {name}=.., or `manage.py stack up`"
                 )
         logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
-        for package in settings.HARNESS_TASK_PACKAGES:
-            registry.discover(package)
+        registry.discover(*settings.HARNESS_TASK_PACKAGES)
         registry.check_against(settings.HARNESS_TOPOLOGY)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

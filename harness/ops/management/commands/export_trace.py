@@ -32,8 +32,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: Any) -> None:
         """Export. Raises: CommandError."""
-        for package in settings.HARNESS_TASK_PACKAGES:
-            registry.discover(package)
+        registry.discover(*settings.HARNESS_TASK_PACKAGES)
         with told():
             run = _run(options["run"])
             since, until = _time("--since", options["since"]), _time("--until", options["until"])

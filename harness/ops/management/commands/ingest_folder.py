@@ -14,7 +14,7 @@ from harness.kinds import folders, registry
 from harness.ops.operators import table, told
 from harness.policy.errors import NotFound
 from harness.policy.lifecycle import LIVE, State
-from harness.store import keys, queries
+from harness.store import queries
 from harness.store.database import Connection, connect
 
 LOOK_EVERY_S = 1.0
@@ -40,11 +40,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: Any) -> None:
         """Submit the run. Raises: CommandError."""
-        for package in settings.HARNESS_TASK_PACKAGES:
-            registry.discover(package)
+        registry.discover(*settings.HARNESS_TASK_PACKAGES)
         with told(), connect(settings.DATABASE_URL, "engine", application_name="harness-ingest-folder") as connection:
-            found = next((one for one in keys.tenants() if one.name == options["tenant"]), None)
-            tenant = queries.tenant_facts(connection, found.id) if found else None
+            number = queries.tenant_named(connection, options["tenant"])
+            tenant = None if number is None else queries.tenant_facts(connection, number)
             if tenant is None:
                 raise NotFound(f"--tenant: there is no tenant {options['tenant']!r}; `manage.py tenant list` shows all")
             planned = ingest_folder.plan(

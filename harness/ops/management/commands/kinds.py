@@ -23,8 +23,7 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: Any) -> None:
         """List them. Raises: CommandError when one of them names a pool or resource that isn't there."""
         with told():
-            for package in settings.HARNESS_TASK_PACKAGES:
-                registry.discover(package)
+            registry.discover(*settings.HARNESS_TASK_PACKAGES)
             registry.check_against(settings.HARNESS_TOPOLOGY)
         kinds = registry.all_kinds()
         if options["json"]:

@@ -14,8 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from harness.engine import letters, operate
 from harness.engine.letters import Wanted
 from harness.kinds import registry
-from harness.ops.operators import table, told
-from harness.store import keys
+from harness.ops.operators import table, tenant_named, told
 from harness.store import letters as stored
 from harness.store.database import Connection, connect
 
@@ -53,10 +52,9 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: Any) -> None:
         """Do it. Raises: CommandError."""
         with told():
-            for package in settings.HARNESS_TASK_PACKAGES:
-                registry.discover(package)
-            tenant = self._tenant(options.get("tenant"))
+            registry.discover(*settings.HARNESS_TASK_PACKAGES)
             with connect(settings.DATABASE_URL, "staff", application_name="harness-command") as connection:
+                tenant = tenant_named(connection, options.get("tenant"))
                 match options["verb"]:
                     case "list":
                         self._list(connection, tenant, options)
@@ -170,15 +168,6 @@ class Command(BaseCommand):
             self.stdout.write(f"{tally.stopped}; run it again for the rest")
         elif tally.more:
             self.stdout.write(f"at most {operate.MANY_MOST:,} at once; run it again for the rest")
-
-    @staticmethod
-    def _tenant(name: str | None) -> int | None:
-        if name is None:
-            return None
-        for tenant in keys.tenants():
-            if tenant.name == name:
-                return tenant.id
-        raise CommandError(f"there is no tenant {name!r}; `manage.py tenant list` shows them")
 
 
 def _wanted(options: dict[str, Any]) -> Wanted:

@@ -15,11 +15,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.engine import operate
 from harness.kinds import registry
-from harness.ops.operators import told
-from harness.policy.errors import NotFound
+from harness.ops.operators import tenant_named, told
 from harness.policy.lifecycle import State
 from harness.policy.scopes import PRIORITY_KEYS, Scope
-from harness.store import queries
 from harness.store.database import Connection, connect
 
 UNTIL = "--until: only the pause of a pool, priority, tenant or run ends by itself"
@@ -59,8 +57,7 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: Any) -> None:
         """Do it and say what was done. Raises: CommandError."""
         with told(), connect(settings.DATABASE_URL, "staff", application_name="harness-command") as connection:
-            for package in settings.HARNESS_TASK_PACKAGES:  # a redrive asks what the kind is now
-                registry.discover(package)
+            registry.discover(*settings.HARNESS_TASK_PACKAGES)  # a redrive asks what the kind is now
             said: dict[str, Any] | None
             if options["task"] is not None:
                 said = self._task(connection, options)
@@ -115,7 +112,7 @@ class Command(BaseCommand):
         if options.get("until") is not None:
             raise CommandError(UNTIL)
         where = operate.Filter(
-            tenant=_tenant(connection, options["tenant"]),
+            tenant=tenant_named(connection, options["tenant"]),
             run=options["run"],
             tag=options["tag"],
             state=None if options["state"] is None else State(options["state"]),
@@ -172,15 +169,6 @@ def _scope(options: dict[str, Any]) -> tuple[Scope, str] | None:
         case {"priority": priority} if len(given) == 1:
             return "priority", priority
     return None
-
-
-def _tenant(connection: Connection, name: str | None) -> int | None:
-    if name is None:
-        return None
-    found = queries.tenant_named(connection, name)
-    if found is None:
-        raise NotFound(f"there is no tenant {name!r}; `manage.py tenant list` shows them", field="tenant")
-    return found
 
 
 def _who() -> str:

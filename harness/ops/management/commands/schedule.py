@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from harness.ops.operators import table, told
-from harness.store import keys, schedules
+from harness.ops.operators import table, tenant_named, told
+from harness.store import schedules
 from harness.store.database import connect
 
 MOST = 10_000
@@ -30,10 +30,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: Any) -> None:
         """List them. Raises: CommandError."""
-        with told():
-            tenant = self._tenant(options["tenant"])
-            with connect(settings.DATABASE_URL, "staff", application_name="harness-command") as connection:
-                found = schedules.page(connection, tenant=tenant, most=MOST)
+        with told(), connect(settings.DATABASE_URL, "staff", application_name="harness-command") as connection:
+            tenant = tenant_named(connection, options["tenant"])
+            found = schedules.page(connection, tenant=tenant, most=MOST)
         if options["json"]:
             self.stdout.write(json.dumps([asdict(one) for one in found], indent=1, default=str))
         elif not found:
@@ -55,12 +54,3 @@ class Command(BaseCommand):
             ]
             heads = ("tenant", "name", "kind", "cron", "zone", "catch up", "next", "brought", "state")
             self.stdout.write(table(heads, rows))
-
-    @staticmethod
-    def _tenant(name: str | None) -> int | None:
-        if name is None:
-            return None
-        for tenant in keys.tenants():
-            if tenant.name == name:
-                return tenant.id
-        raise CommandError(f"there is no tenant {name!r}; `manage.py tenant list` shows them")
