@@ -76,11 +76,11 @@ def view(request: HttpRequest, rows: QuerySet[Task], context: dict[str, Any]) ->
         try:
             fresh = once.take(request, purpose)
         except once.Stale:
-            form.add_error(None, "This page was too old. Nothing was done yet; send it again.")
+            form.add_error(None, once.TOO_OLD)
         else:
             if fresh:
                 return _done(request, asked, form.cleaned_data, context)
-            messages.info(request, "That form was sent already; it acted once.")
+            messages.info(request, once.ACTED)
             return HttpResponseRedirect(back)
     context |= {
         "title": f"{verbs.label_of(asked.verb)} {counted.text}?",

@@ -1,6 +1,5 @@
 """What people set: tenants, quotas, keys, pauses. Each change is in the admin's log with its author."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django import forms
@@ -11,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
@@ -27,7 +26,7 @@ from harness.policy.errors import Conflict, HarnessError
 from harness.policy.holds import OPERATOR
 from harness.store import keys, staff
 from harness.store.models import ApiKey, Pause, Quota, Run, Tenant
-from harness.web.admin import once
+from harness.web.admin import reasoned
 from harness.web.admin.filters import ByTenant, Revoked
 from harness.web.admin.inspected import Settable
 from harness.web.admin.scope import person_of, scope_of
@@ -199,19 +198,16 @@ class ApiKeyAdmin(Settable):
         back = reverse("admin:store_apikey_changelist")
         purpose = f"revoke key {key.pk}"
         if request.method == "POST":
-            return _once(request, purpose, back, lambda reason: self._revoke(request, key, reason))
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "title": f"Revoke the key {key.prefix} of {key.tenant}?",
-            "verb": "Revoke",
-            "help": "It is refused from now on, for good. Work that it has submitted goes on.",
-            "plain_reason": True,
-            "once_field": once.FIELD,
-            "once": once.token(request, purpose),
-            "back": back,
-        }
-        return TemplateResponse(request, "harness/admin/verb.html", context)
+            return reasoned.act(request, purpose, back, lambda why: self._revoke(request, key, why))
+        return reasoned.ask(
+            self,
+            request,
+            purpose,
+            back,
+            verb="Revoke",
+            title=f"Revoke the key {key.prefix} of {key.tenant}?",
+            what="It is refused from now on, for good. Work that it has submitted goes on.",
+        )
 
     def _revoke(self, request: HttpRequest, key: ApiKey, reason: str) -> None:
         try:
@@ -224,24 +220,6 @@ class ApiKeyAdmin(Settable):
             return
         LogEntry.objects.log_actions(int(request.user.pk or 0), [key], CHANGE, f"Revoked: {reason}", single_object=True)
         messages.success(request, f"{key.prefix} is revoked.")
-
-
-def _once(request: HttpRequest, purpose: str, back: str, act: Callable[[str], None]) -> HttpResponse:
-    """Act on a form that was sent with a reason, once."""
-    reason = request.POST.get("reason", "").strip()[: operate.REASON_MAX_CHARS]
-    try:
-        fresh = bool(reason) and once.take(request, purpose)
-    except once.Stale:
-        messages.error(request, "This page was too old. Nothing was done yet; send it again.")
-        return HttpResponseRedirect(request.get_full_path())
-    if not reason:
-        messages.error(request, "Say why: the reason is kept in the log.")
-        return HttpResponseRedirect(request.get_full_path())
-    if fresh:
-        act(reason)
-    else:
-        messages.info(request, "That form was sent already; it acted once.")
-    return HttpResponseRedirect(back)
 
 
 class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
@@ -337,20 +315,17 @@ class PauseAdmin(Settable):
         back = reverse("admin:store_pause_changelist")
         purpose = f"resume pause {pause.pk}"
         if request.method == "POST":
-            return _once(request, purpose, back, lambda reason: self._resume(request, pause, reason))
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "title": f"Resume {pause.scope.replace('_', ' ')} {self.named(pause)}?",
-            "verb": "Resume",
-            "help": f"Paused by {pause.author}: {pause.reason} What has waited begins again little by little, within "
+            return reasoned.act(request, purpose, back, lambda why: self._resume(request, pause, why))
+        return reasoned.ask(
+            self,
+            request,
+            purpose,
+            back,
+            verb="Resume",
+            title=f"Resume {pause.scope.replace('_', ' ')} {self.named(pause)}?",
+            what=f"Paused by {pause.author}: {pause.reason} What has waited begins again little by little, within "
             "20 seconds.",
-            "plain_reason": True,
-            "once_field": once.FIELD,
-            "once": once.token(request, purpose),
-            "back": back,
-        }
-        return TemplateResponse(request, "harness/admin/verb.html", context)
+        )
 
     def _resume(self, request: HttpRequest, pause: Pause, reason: str) -> None:
         """Resume by the verb, so that the slots come back by the ramp."""

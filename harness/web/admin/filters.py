@@ -1,5 +1,6 @@
 """Filters of lists: closed choices that are known without looking at the rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -16,11 +17,12 @@ from harness.web.admin.scope import scope_of
 TENANTS_SHOWN = 100  # beyond, the search finds them
 
 
-class _Column(SimpleListFilter):
+class _Column(SimpleListFilter, ABC):
     column: ClassVar[str]
 
+    @abstractmethod
     def choices_of(self, request: HttpRequest) -> Iterable[tuple[Any, str]]:
-        raise NotImplementedError
+        """Return the choices, as (value, words)."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[Any, str]]:
         return list(self.choices_of(request))

@@ -9,6 +9,8 @@ from harness.store import people
 
 FIELD = "_once"
 LIFE_S = 24 * 3600  # how long a page with a form may stay open
+TOO_OLD = "This page was too old. Nothing was done yet; send it again."
+ACTED = "That form was sent already; it acted once."
 _SALT = "harness.admin.once"
 
 

@@ -97,12 +97,12 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
         try:
             fresh = once.take(request, purpose)
         except once.Stale:
-            form.add_error(None, "This page was too old. Nothing was done yet; send it again.")
+            form.add_error(None, once.TOO_OLD)
         else:
             if fresh:
                 _do(request, task.public_id, name, verb, form.cleaned_data)
             else:
-                messages.info(request, "That form was sent already; it acted once.")
+                messages.info(request, once.ACTED)
             return HttpResponseRedirect(back)
     elif request.method != "POST" and name not in _offered(request, task):
         messages.warning(request, f"{label_of(name)} isn't possible now: the task is {task.state.replace('_', ' ')}.")
