@@ -64,11 +64,11 @@ def recreate_database(database_url: str, *, template: str = "template1") -> None
     """Drop the database that the URL names and create it again, as a copy of the template."""
     name = sql.Identifier(database_name(database_url))
     with maintenance(database_url) as connection:
-        _drop_database(connection, database_name(database_url))
+        _drop(connection, database_name(database_url))
         connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(template)))
 
 
-def _drop_database(connection: psycopg.Connection[Any], name: str) -> None:
+def _drop(connection: psycopg.Connection[Any], name: str) -> None:
     """Drop a database and end its clients first.
 
     FORCE is refused to an ordinary role while autovacuum, which runs as the superuser, is in that database; a plain
@@ -82,11 +82,17 @@ def _drop_database(connection: psycopg.Connection[Any], name: str) -> None:
     connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
 
 
+def drop_database(database_url: str) -> None:
+    """Drop the database that the URL names, whoever is in it."""
+    with maintenance(database_url) as connection:
+        _drop(connection, database_name(database_url))
+
+
 def rename_database(database_url: str, new_name: str) -> None:
     """Rename the database that the URL names; one of the new name is dropped first."""
     old, new = sql.Identifier(database_name(database_url)), sql.Identifier(new_name)
     with maintenance(database_url) as connection:
-        _drop_database(connection, new_name)
+        _drop(connection, new_name)
         connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(old, new))
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 import redis
 
@@ -109,3 +110,19 @@ def test_the_arm_without_guards_leaves_out_the_trace_and_nothing_else(name: str)
     assert left_out[0].startswith("e AS (")
     with pytest.raises(ValueError, match="0 inserts"):
         bare.without_trace(cut)
+
+
+def test_a_database_is_recreated_although_a_client_is_still_in_it() -> None:
+    shared = servers.Servers(database_url=os.environ["DATABASE_URL"], broker_url=os.environ["BROKER_URL"])
+    url = shared.database("recreated")
+    servers.recreate_database(url)
+    try:
+        with psycopg.connect(url, autocommit=True) as client:
+            client.execute("CREATE TABLE left_behind ()")
+            servers.recreate_database(url)
+            with pytest.raises(psycopg.OperationalError):
+                client.execute("SELECT 1")
+        with psycopg.connect(url) as fresh:
+            assert fresh.execute("SELECT to_regclass('left_behind')").fetchone() == (None,)
+    finally:
+        servers.drop_database(url)
