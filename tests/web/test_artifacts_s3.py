@@ -1,37 +1,45 @@
 """Artifacts in S3 by setting: the same uploads, with their bytes in a bucket.
 
-Needs boto3 (the extra `s3`) and a server that speaks S3, named by HARNESS_TEST_S3_ENDPOINT with its credentials in the
-environment as boto3 finds them; for a look, `moto_server`:
-
-    pip install boto3 && HARNESS_TEST_S3_ENDPOINT=http://127.0.0.1:5000 AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x \\
-        AWS_DEFAULT_REGION=us-east-1 script/test tests/web/test_artifacts_s3.py
+The server is moto's, in this process; HARNESS_TEST_S3_ENDPOINT names another one, with its credentials in the
+environment as boto3 finds them.
 """
 
-import importlib.util
 import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 from harness.store import keys
 from tests.web.conftest import Api, assert_problem, start_web
 
-ENDPOINT = os.environ.get("HARNESS_TEST_S3_ENDPOINT", "")
 PATH = "/api/v1/artifacts"
 
-pytestmark = pytest.mark.skipif(
-    not ENDPOINT or importlib.util.find_spec("boto3") is None,
-    reason="needs boto3 and an S3 server in HARNESS_TEST_S3_ENDPOINT",
-)
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of a server that speaks S3."""
+    if told := os.environ.get("HARNESS_TEST_S3_ENDPOINT"):
+        yield told
+        return
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "us-east-1")):
+            environment.setenv(f"AWS_{name}", value)
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    server.stop()
 
 
 @pytest.fixture
-def bucket() -> Iterator[Any]:
+def bucket(endpoint: str) -> Iterator[Any]:
     """A new bucket, as boto3 sees it."""
-    made = importlib.import_module("boto3").resource("s3", endpoint_url=ENDPOINT).Bucket(f"harness-{uuid.uuid4().hex}")
+    made = boto3.resource("s3", endpoint_url=endpoint).Bucket(f"harness-{uuid.uuid4().hex}")
     made.create()
     yield made
     made.objects.all().delete()
@@ -39,11 +47,11 @@ def bucket() -> Iterator[Any]:
 
 
 @pytest.fixture
-def shop(bucket: Any, root: Path, tmp_path: Path, database_url: str) -> Iterator[Api]:
+def shop(bucket: Any, endpoint: str, root: Path, tmp_path: Path, database_url: str) -> Iterator[Api]:
     """A tenant of a web process that keeps artifacts in the bucket."""
     environment = {
         "HARNESS_ARTIFACTS_S3_BUCKET": bucket.name,
-        "HARNESS_ARTIFACTS_S3_ENDPOINT": ENDPOINT,
+        "HARNESS_ARTIFACTS_S3_ENDPOINT": endpoint,
         "HARNESS_ARTIFACTS_DIR": str(tmp_path / "spool"),
     }
     web = start_web(root, tmp_path / "web.log", environment)
