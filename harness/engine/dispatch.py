@@ -6,7 +6,7 @@ once. Nothing here waits for a worker.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.kinds import registry
@@ -41,6 +41,7 @@ class Memory:
     deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
     seen: dict[str, look.Seen] = field(default_factory=dict)  # what the last look at a pool found
     beyond: dict[int, policy_money.Standing] = field(default_factory=dict)  # tenants whose budget is spent
+    places: dict[int, str] = field(default_factory=dict)  # where the rows of this tick's heads lie
 
 
 def begin(connection: Connection) -> Memory:
@@ -57,7 +58,7 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
     for pool, decided in decide(connection, topology, memory):
         # 3. Commit, then tell the workers
         if picks := decided.picks:
-            released += _commit(connection, topology, pool, picks, epoch=epoch, publish=publish)
+            released += _commit(connection, topology, pool, picks, memory.places, epoch=epoch, publish=publish)
         if decided.empty:
             now_s = time.monotonic()
             keys = snapshot.delete_empty_flows(connection, decided.empty, epoch=epoch)
@@ -69,6 +70,7 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
 def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterator[tuple[str, look.Decided]]:
     """Yield what is decided for each pool that has flows and a free slot. Only reads; the caller commits in between."""
     scopes = _scopes(connection, memory)
+    memory.places.clear()
     in_use = snapshot.in_use(connection, [pool for pool in topology.pools if pool != SYSTEM])
     left = room.measure(
         in_use.slots,
@@ -85,7 +87,10 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
     for pool in in_use.with_flows:
         if left.free.get(pool, 0) > 0:
             seen = memory.seen.setdefault(pool, look.Seen())
-            yield pool, look.decide(pool, left, standing, seen, lambda asked: snapshot.flows(connection, asked))
+            yield (
+                pool,
+                look.decide(pool, left, standing, seen, lambda asked: snapshot.flows(connection, asked, memory.places)),
+            )
 
 
 def _scopes(connection: Connection, memory: Memory) -> Scopes:
@@ -105,7 +110,14 @@ def _look_at_budgets(connection: Connection, memory: Memory) -> None:
 
 
 def _commit(
-    connection: Connection, topology: Topology, pool: str, picks: Sequence[Pick], *, epoch: int, publish: Publish
+    connection: Connection,
+    topology: Topology,
+    pool: str,
+    picks: Sequence[Pick],
+    places: Mapping[int, str],
+    *,
+    epoch: int,
+    publish: Publish,
 ) -> int:
     leases: dict[int, NewLease] = {}
     for pick in picks:
@@ -123,6 +135,7 @@ def _commit(
             est_s=kind.est_s if kind else 1.0,
             timeout_s=kind.timeout_s if kind else 60.0,
             tasks=pick.tasks,
+            places=tuple([places[task] for task in pick.tasks]),
         )
     made = transitions.release(
         connection, list(leases.values()), epoch=epoch, served_flows=sorted({pick.flow.id for pick in picks})

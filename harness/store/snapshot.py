@@ -69,8 +69,11 @@ def leases_by_scope(connection: Connection) -> list[tuple[str, int, int, int, in
     return [(row[0], row[1], row[2], row[3], row[4]) for row in cursor]
 
 
-def flows(connection: Connection, asked: Asked) -> list[FlowFacts]:
-    """Answer a look: the next flows of a pool, each with its first heads, oldest first (none: it is empty)."""
+def flows(connection: Connection, asked: Asked, places: dict[int, str] | None = None) -> list[FlowFacts]:
+    """Answer a look: the next flows of a pool, each with its first heads, oldest first (none: it is empty).
+
+    Where each head's row lies is noted in `places` (by task), for the release.
+    """
     blocked = asked.blocked
     cursor = connection.execute(
         sql.load("snapshot/flows"),
@@ -100,6 +103,8 @@ def flows(connection: Connection, asked: Asked) -> list[FlowFacts]:
             first, heads = row[:8], []
         if row[8] is not None:
             heads.append(Head(row[8], row[9], row[10], row[11]))
+            if places is not None:
+                places[row[8]] = row[12]
     if first is not None:
         found.append(_flow(first, heads))
     return found

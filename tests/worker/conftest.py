@@ -20,6 +20,7 @@ from harness.store import transitions
 from harness.store.broker import Broker
 from harness.store.database import Connection, connect
 from harness.store.message import Message
+from tests.places import places_of
 
 STARTS_S = 20.0
 
@@ -129,6 +130,7 @@ class Floor:
             est_s=found.est_s,
             timeout_s=timeout_s or found.timeout_s,
             tasks=tasks,
+            places=places_of(self.db, tasks),
         )
         epoch = self.db.execute("SELECT epoch FROM leader").fetchone()
         assert epoch is not None

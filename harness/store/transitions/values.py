@@ -31,7 +31,7 @@ class NewTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewLease:
-    """One slot to take: the tasks (ids) that run on it, one after the other. Times in seconds."""
+    """One slot to take: the tasks (ids) that run on it, one after the other, and where their rows lie. In seconds."""
 
     token: int
     pool: str
@@ -44,6 +44,7 @@ class NewLease:
     est_s: float
     timeout_s: float
     tasks: tuple[int, ...]
+    places: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
