@@ -1,11 +1,8 @@
-"""Messages to the workers: `harness.run(lease_id, token)`, Celery's protocol 2 built by hand, sent in one pipeline.
+"""Messages to the workers: `harness.run(lease_id, token)`, in one trip a tick.
 
 A message is a hint. It may be lost, doubled or late; the claim decides. Nothing here reads or waits for an answer.
 """
 
-import json
-import os
-import socket
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +11,9 @@ from kombu import Connection, Queue
 from kombu.exceptions import KombuError, OperationalError
 
 from harness.policy.errors import Unavailable
+from harness.store import envelope
 from harness.store.message import Message
 
-TASK_NAME = "harness.run"
-EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 ANSWER_S = 2  # a broker that hangs must not cost the leader its lead (TTL 4 s)
 REDIS_OPTIONS = {
     "socket_timeout": ANSWER_S,
@@ -36,9 +32,9 @@ class Broker:
         self._url = url
         self._connection: Any = None
         self._producer: Any = None
+        self._redis: Any = None
         self._amqp = url.startswith("amqp")
         self._declared: set[str] = set()
-        self._origin = f"{os.getpid()}@{socket.gethostname()}"
 
     def warm(self) -> None:
         """Connect and open the channel before the first message has to wait for it. Raises: Unavailable."""
@@ -49,31 +45,32 @@ class Broker:
         try:
             connection.ensure_connection(max_retries=1, timeout=ANSWER_S)
             self._producer = connection.Producer(serializer="json", auto_declare=False)
+            if not self._amqp:
+                with self._producer.channel.conn_or_acquire() as client:  # as kombu would connect, and kept
+                    self._redis = client
+                    client.ping()
             self._connection = connection
-        except (OperationalError, KombuError, OSError) as error:
+        except _errors(connection) as error:
             connection.release()
             raise Unavailable(f"the broker doesn't answer: {error}") from error
 
     def publish(self, messages: Sequence[Message]) -> None:
-        """Send all, in one pipeline where the transport can. Raises: Unavailable; some may have been sent."""
+        """Send all, in one trip where the transport can. Raises: Unavailable; some may have been sent."""
         self.warm()
-        errors: tuple[type[Exception], ...] = (OperationalError, KombuError, OSError)
-        errors += tuple(self._connection.connection_errors)
         try:
             if self._amqp:
                 self._declare({message.queue for message in messages})
-            with self._producer.batch(max_size=max(1, len(messages))):
                 for message in messages:
                     self._send(message)
-        except errors as error:
+            else:
+                self._push(messages)
+        except _errors(self._connection) as error:
             self.close()
             raise Unavailable(f"the broker doesn't answer: {error}") from error
 
     def depths(self, queues: Sequence[str]) -> dict[str, int]:
         """Return how many messages wait in each of these queues; one that isn't there is empty. Raises: Unavailable."""
         self.warm()
-        errors: tuple[type[Exception], ...] = (OperationalError, KombuError, OSError)
-        errors += tuple(self._connection.connection_errors)
         found = {}
         try:
             for queue in queues:
@@ -82,7 +79,7 @@ class Broker:
                         found[queue] = int(channel.queue_declare(queue, passive=True).message_count)
                 except self._connection.channel_errors:
                     found[queue] = 0
-        except errors as error:
+        except _errors(self._connection) as error:
             self.close()
             raise Unavailable(f"the broker doesn't answer: {error}") from error
         return found
@@ -91,7 +88,7 @@ class Broker:
         """Drop the connection; the next publish opens another."""
         if self._connection is not None:
             self._connection.release()
-        self._connection = self._producer = None
+        self._connection = self._producer = self._redis = None
         self._declared.clear()
 
     def _declare(self, queues: set[str]) -> None:
@@ -100,32 +97,35 @@ class Broker:
             Queue(name, exchange="", routing_key=name, channel=self._producer.channel).queue_declare()
             self._declared.add(name)
 
+    def _push(self, messages: Sequence[Message]) -> None:
+        """Put each on its queue's list, the first one next to be taken. A queue's own are one command."""
+        queues: dict[str, list[str]] = {}
+        for message in messages:
+            queues.setdefault(message.queue, []).append(envelope.seal(message))
+        if len(queues) == 1:
+            ((queue, sealed),) = queues.items()
+            self._redis.lpush(queue, *sealed)
+            return
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for queue, sealed in queues.items():
+                pipeline.lpush(queue, *sealed)
+            pipeline.execute()
+
     def _send(self, message: Message) -> None:
         task_id = str(uuid.uuid4())
-        hard, soft = message.time_limits_s or (None, None)
         self._producer.publish(
-            json.dumps([[message.lease, message.token], {}, EMBED]),
+            envelope.body(message.lease, message.token),
             routing_key=message.queue,
             exchange="",
             content_type="application/json",
             content_encoding="utf-8",
             correlation_id=task_id,
             delivery_mode=2,
-            headers={
-                "lang": "py",
-                "task": TASK_NAME,
-                "id": task_id,
-                "root_id": task_id,
-                "parent_id": None,
-                "group": None,
-                "shadow": message.kind,
-                "eta": None,
-                "expires": None,
-                "retries": 0,
-                "timelimit": [hard, soft],
-                "argsrepr": f"({message.lease}, ...)",
-                "kwargsrepr": "{}",
-                "origin": self._origin,
-                "ignore_result": True,
-            },
+            headers=envelope.headers(message, task_id=task_id, lease=message.lease),
         )
+
+
+def _errors(connection: Any) -> tuple[type[Exception], ...]:
+    """Return what a broker that is away, or full, raises; redis-py's errors are no OSErrors."""
+    own = (*connection.connection_errors, *connection.channel_errors)
+    return (OperationalError, KombuError, OSError, *own)
