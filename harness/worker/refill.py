@@ -9,6 +9,7 @@ whole switch interval, 5 ms by default. With a shorter one 50 slots of 100 ms di
 """
 
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,9 +19,18 @@ SWITCH_S = 0.0005  # how long a busy thread may keep the interpreter from the ot
 
 
 class Refill(bootsteps.StartStopStep):
-    """Wake the loop when a task has ended; for pools of threads, prefork's results come through the loop anyway."""
+    """Wake the loop when a task has ended; for pools of threads, prefork's results come through the loop anyway.
+
+    `waits_for_room`: whether the loop asks for no message because no slot was free; if it does, nobody need wake it.
+    """
 
     requires = ("celery.worker.components:Hub", "celery.worker.components:Pool")
+
+    def __init__(self, parent: Any, **options: Any) -> None:
+        """Celery makes the step once."""
+        super().__init__(parent, **options)
+        self.waits_for_room: Callable[[], object] = lambda: True
+        parent.harness_refill = self
 
     def start(self, parent: Any) -> None:
         """After the pool: every task goes through its executor."""
@@ -31,7 +41,8 @@ class Refill(bootsteps.StartStopStep):
         submit, hub = executor.submit, parent.hub
 
         def wake(_: "Future[Any]") -> None:
-            hub.call_soon(_nothing)
+            if self.waits_for_room():
+                hub.call_soon(_nothing)
 
         def submit_and_wake(*arguments: Any, **options: Any) -> "Future[Any]":
             future: Future[Any] = submit(*arguments, **options)

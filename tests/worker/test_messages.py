@@ -1,7 +1,9 @@
 """How many messages a worker holds, and what is left of them in the broker."""
 
 import json
+import signal
 from base64 import b64decode
+from typing import Any
 
 import redis
 
@@ -62,3 +64,22 @@ def test_the_events_of_many_tasks_travel_together(floor: Floor) -> None:
     succeeded = sum(b64decode(json.loads(text)["body"]).count(b'"task-succeeded"') for text in of_tasks)
     assert succeeded == 40
     assert len(of_tasks) < 20
+
+
+def test_a_worker_takes_in_one_trip_what_its_free_slots_can_hold(floor: Floor) -> None:
+    worker = floor.start("mcp")
+    with redis.Redis.from_url(floor.environment["BROKER_URL"]) as client:
+        worker.process.send_signal(signal.SIGSTOP)
+        for _ in range(SLOTS + 3):
+            lease, token = floor.prepare("noop.sleep", floor.submit("noop.sleep", {"sleep_s": 60}))
+            floor.send("mcp.p2", "noop.sleep", lease, token)
+        before = trips(client)
+        worker.process.send_signal(signal.SIGCONT)
+        eventually(lambda: held(floor) == SLOTS)
+        assert client.llen("mcp.p2") == 3
+        assert trips(client) - before <= 1  # the one under way, and perhaps one that had timed out
+
+
+def trips(client: "redis.Redis") -> int:
+    found: Any = client.info("commandstats")
+    return int(found["cmdstat_brpop"]["calls"])
