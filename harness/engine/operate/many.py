@@ -1,8 +1,9 @@
 """Verbs over many tasks: a preview that counts, and the act in bounded batches, each a transaction of its own.
 
 What matches is looked up without locks; each task is decided again under its lock, so one that has moved on meanwhile
-is refused, not harmed. A batch holds its locks for some 10 ms: a release waits no longer. Broken off at any point, what
-is done is done, and `next` tells where to go on.
+is refused, not harmed. A batch holds its locks for some 10 ms: a release waits no longer. What somebody has locked is
+passed over, tried again after the others, and told. Broken off at any point, what is done is done, and `next` tells
+where to go on.
 """
 
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harness.engine.operate.batches import STAYED_LOCKED, cut, patiently
+from harness.engine.operate.batches import STAYED_LOCKED, come_back, cut, patiently
 from harness.engine.operate.one import facts_of
 from harness.engine.operate.readmit import KEEP
 from harness.engine.operate.registry import VERBS, Verb
@@ -106,7 +107,7 @@ def bulk(
     bell = Doorbell()
     with held(connection, tenant):
         found: Iterable[Sequence[int]]
-        act: Callable[[list[int], Tally], str]
+        act: Callable[[list[int], Tally], list[int] | None]
         if isinstance(where, Filter):
             found = _found(connection, _where(connection, where, tenant, verb), verb, after)
             act = partial(_batch, connection, partial(_decide, verb, where), asked, by)
@@ -116,13 +117,16 @@ def bulk(
             raise ValueError(f"{name} goes by a filter: whose the ids are is not checked")
         if verb.batch is not None:
             act = partial(verb.batch, connection, tenant=tenant, by=by, input=input)
+        locked: list[int] = []
         for ids in cut(found, most, tally):
             if stop():
                 tally.stopped = "stopped"
             elif end_s is not None and time.monotonic() >= end_s:
                 tally.stopped = f"{within_s:g} s were over"
             else:
-                tally.stopped = act(ids, tally)
+                busy = act(ids, tally)
+                locked += busy or ()
+                tally.stopped = STAYED_LOCKED if busy is None else ""
             if tally.stopped:
                 tally.more = True
                 break
@@ -130,6 +134,10 @@ def bulk(
             after = ids[-1]
             bell.ring(connection)
             say(tally)
+        stayed = come_back(locked, lambda ids: act(ids, tally))
+        tally.refuse(transitions.BUSY.why, n=len(stayed))
+        if len(stayed) < len(locked):
+            bell.ring(connection)
         if tally.more and isinstance(where, Filter):
             tally.next = after
         return tally
@@ -212,12 +220,14 @@ def _found(connection: Connection, where: stored.Where, verb: Verb, after: int) 
 
 def _batch(
     connection: Connection, decide: verbs.Decide, asked: Asked, by: transitions.By, ids: list[int], tally: Tally
-) -> str:
-    """Do one batch that the tasks' own rows decide. Returns why the whole must stop, or nothing."""
-    done = patiently(lambda: transitions.act(connection, ids, decide, asked, by))
+) -> list[int] | None:
+    """Do one batch that the tasks' own rows decide. Returns what somebody has locked; None: nothing could be done."""
+    done = patiently(lambda: transitions.act(connection, ids, decide, asked, by, pass_over=True))
     if done is None:
-        return STAYED_LOCKED
+        return None
     for decision in done.values():
+        if decision is transitions.BUSY:
+            continue
         if decision.step is not None:
             tally.done[decision.outcome] += 1
         elif decision.outcome == "already":
@@ -225,4 +235,4 @@ def _batch(
         else:
             tally.refuse(decision.why)
     tally.refuse("it is gone", n=len(ids) - len(done))
-    return ""
+    return [task for task, decision in done.items() if decision is transitions.BUSY]
