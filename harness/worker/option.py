@@ -63,7 +63,12 @@ def install(app: Celery, topology: Topology) -> None:
     )
     app.steps["worker"].update(("harness.worker.gate:Gate", "harness.worker.refill:Refill"))
     app.steps["consumer"].update(
-        ("harness.worker.events:Events", "harness.worker.hints:Hints", "harness.worker.pauses:Pauses")
+        (
+            "harness.worker.events:Events",
+            "harness.worker.hints:Hints",
+            "harness.worker.pauses:Pauses",
+            "harness.worker.unreadable:Unreadable",
+        )
     )
 
 
