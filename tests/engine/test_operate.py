@@ -256,7 +256,7 @@ def test_two_operators_with_opposite_verbs_leave_each_task_legal_and_both_in_the
 
 
 def test_a_filter_that_matches_nothing_says_so_and_an_empty_one_is_refused(stage: Stage) -> None:
-    where = operate.Filter(kind="nobody")
+    where = operate.Filter(kind="noop")
     assert operate.preview(stage.connection, "cancel", where, tenant=None).matching == 0
     assert operate.bulk(stage.connection, "cancel", where, tenant=None, actor="me").matched == 0
     for wrong in (operate.Filter(), operate.Filter(tag="x")):
@@ -268,6 +268,24 @@ def test_a_filter_that_matches_nothing_says_so_and_an_empty_one_is_refused(stage
         operate.bulk(stage.connection, "explode", where, tenant=None, actor="me")
     with pytest.raises(Invalid, match="priority"):
         operate.bulk(stage.connection, "priority", where, tenant=None, actor="me")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [("pool", operate.Filter(pool="gone")), ("kind", operate.Filter(kind="gone"))]
+)
+def test_a_pool_or_kind_that_is_not_there_is_told_unless_tasks_of_it_are(
+    stage: Stage, name: str, where: operate.Filter
+) -> None:
+    for ask in (
+        lambda: operate.preview(stage.connection, "cancel", where, tenant=None),
+        lambda: operate.bulk(stage.connection, "cancel", where, tenant=None, actor="me"),
+    ):
+        with pytest.raises(Invalid, match="there is no 'gone'") as told:
+            ask()
+        assert told.value.field == name
+    (task,) = stage.submit()
+    stage.connection.execute(f"UPDATE task SET {name} = 'gone' WHERE id = %s", (task,))
+    assert operate.bulk(stage.connection, "cancel", where, tenant=None, actor="me").done == {"cancelled": 1}
 
 
 def test_a_bulk_verb_reaches_what_its_filter_names_and_nothing_else(stage: Stage) -> None:

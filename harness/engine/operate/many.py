@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from django.conf import settings
+
 from harness.engine.operate.batches import STAYED_LOCKED, come_back, cut, patiently
 from harness.engine.operate.one import facts_of
 from harness.engine.operate.readmit import KEEP
 from harness.engine.operate.registry import VERBS, Verb
 from harness.engine.operate.tally import Tally
 from harness.engine.operate.who import check_priority, check_reason, held, hold_of
+from harness.kinds import registry
 from harness.policy import terms, verbs
 from harness.policy.errors import Invalid, NotFound
 from harness.policy.lifecycle import State
@@ -62,13 +65,16 @@ class Preview:
 def preview(connection: Connection, name: str, where: Filter, *, tenant: int | None) -> Preview:
     """Count what a bulk verb would look at. `tenant`: who asks; None: an operator.
 
-    Raises: Invalid naming the field, NotFound (run).
+    Raises: Invalid naming the field, also when nothing matches because it names a pool or kind that isn't there;
+    NotFound (run).
     """
     verb = verb_of(name)
     with held(connection, tenant):
         found = stored.matching(
             connection, _where(connection, where, tenant, verb), live=verb.over == "live", most=PREVIEW_MOST + 1
         )
+    if not found:
+        _check_names(where)
     return Preview(
         matching=min(len(found), PREVIEW_MOST),
         more=len(found) > PREVIEW_MOST,
@@ -97,7 +103,7 @@ def bulk(
     `where`: a filter, or for a redrive also ids, in pieces. `tenant`: who acts, on its own tasks; None: an operator.
     `input`: of a redrive, another one for all. `after`: the `next` of an earlier, broken-off call by a filter. It stops
     after a batch when `within_s` seconds have passed or `stop()` says so. `say` hears of each batch. Nothing that
-    matches is no error. Raises: as `preview`; Forbidden.
+    matches is no error, unless the filter names what isn't there. Raises: as `preview`; Forbidden.
     """
     verb = verb_of(name)
     asked = _asked(connection, verb, name, tenant=tenant, reason=reason, priority=priority, input=input)
@@ -138,8 +144,10 @@ def bulk(
         tally.refuse(transitions.BUSY.why, n=len(stayed))
         if len(stayed) < len(locked):
             bell.ring(connection)
-        if tally.more and isinstance(where, Filter):
-            tally.next = after
+        if isinstance(where, Filter):
+            tally.next = after if tally.more else None
+            if not tally.matched and not tally.more:
+                _check_names(where)
         return tally
 
 
@@ -198,6 +206,15 @@ def _where(connection: Connection, where: Filter, tenant: int | None, verb: Verb
         pool=where.pool,
         priority=where.priority,
     )
+
+
+def _check_names(where: Filter) -> None:
+    """Raises: Invalid for a pool or kind that isn't there. Asked when nothing matched: tasks may outlive either."""
+    pools = settings.HARNESS_TOPOLOGY.pools
+    if where.pool is not None and where.pool not in pools:
+        raise Invalid(f"pool: there is no {where.pool!r}; choose from {', '.join(sorted(pools))}", field="pool")
+    if where.kind is not None and registry.find(where.kind) is None:
+        raise Invalid(f"kind: there is no {where.kind!r}, and no such task; `manage.py kinds` shows them", field="kind")
 
 
 def _decide(verb: Verb, where: Filter, stand: Stand, asked: Asked) -> Decision:
