@@ -1,6 +1,7 @@
 """The processes of a run: the Procfile's own, under supervisor as in the local stack, and who of them is who.
 
-Supervisor restarts what ends. Pids are asked of supervisor; children of prefork workers are read from /proc.
+Each pool has two workers, as a deployment has that is to outlive one. Supervisor restarts what ends. Pids are asked
+of supervisor; children of prefork workers are read from /proc.
 """
 
 import os
@@ -18,7 +19,9 @@ from harness.ops.local.places import open_places
 from harness.ops.local.processes import MARK
 
 LEFT_OUT = ("flower",)  # it only looks
+TWICE = ("worker_net", "worker_db", "worker_cpu", "worker_quarantine")
 PREFORK = ("worker_cpu", "worker_quarantine")
+CONNECTIONS = 140  # to the database: more workers than the stack has, and those that were killed count for a while
 SETTLE_S = 1  # a process killed sooner after its start waits a moment longer for the next
 RUNNING_S = 120.0
 
@@ -28,8 +31,7 @@ class Cast:
 
     def __init__(self, home: Path, environment: Mapping[str, str], *, port: int) -> None:
         self.places = open_places(home)
-        programs = procfile.read(CHECKOUT / "Procfile")
-        self._programs = {name: command for name, command in programs.items() if name not in LEFT_OUT}
+        self._programs = programs()
         scripts = str(Path(sys.executable).parent)
         self._environment = {
             **environment,
@@ -61,12 +63,23 @@ class Cast:
         running = {one.name: one.pid for one in supervision.ask(self.places) if one.pid}
         if role != "child":
             return [pid for name, pid in sorted(running.items()) if name == role or name.startswith(f"{role}_")]
-        parents = {running[name] for name in PREFORK if name in running}
+        parents = {pid for name, pid in running.items() if name.removesuffix("_2") in PREFORK}
         return sorted(pid for pid, (parent, _) in machine.processes().items() if parent in parents)
 
     def keep_logs(self, folder: Path) -> None:
         """Copy all logs to a folder."""
         shutil.copytree(self.places.logs, folder, dirs_exist_ok=True)
+
+
+def programs() -> dict[str, str]:
+    """Return the programs by name; the second worker of a pool is NAME_2, and a node of its own to Celery.
+
+    >>> {name: command.rpartition("-n ")[2] for name, command in programs().items() if name.startswith("worker_db")}
+    {'worker_db': 'db@%h', 'worker_db_2': 'db2@%h'}
+    """
+    once = procfile.read(CHECKOUT / "Procfile")
+    again = {f"{name}_2": command.replace("@%h", "2@%h") for name, command in once.items() if name in TWICE}
+    return {name: command for name, command in (once | again).items() if name not in LEFT_OUT}
 
 
 def send(pid: int, number: signal.Signals) -> bool:

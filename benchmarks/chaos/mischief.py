@@ -23,7 +23,10 @@ TOUCH_S = 0.3  # before a replay goes out for the second time
 
 
 class Mischief:
-    """One run's faults. `queues`: where messages are stolen from. `done` grows while `play` goes on."""
+    """One run's faults. `queues`: where messages are stolen from. `done` grows while `play` goes on.
+
+    `errors`: by fault, what broke one off that is played beside the others.
+    """
 
     def __init__(self, cast: Cast, servers: Servers, broker_url: str, orders: Path, queues: Sequence[str]) -> None:
         self._cast = cast
@@ -35,6 +38,7 @@ class Mischief:
         self._threads: list[threading.Thread] = []
         self._kept: list[tuple[bytes, bytes]] = []
         self.done: list[Fault] = []
+        self.errors: dict[str, Exception] = {}
 
     def play(self, plans: Sequence[Plan], began_s: float) -> None:
         """Carry the plans out at their times after `began_s` (epoch)."""
@@ -109,7 +113,13 @@ class Mischief:
         self.done.append(Fault(what="server", role=plan.role, pid=0, at_s=at_s, until_s=time.time()))
 
     def _beside(self, act: Callable[[Plan], None], plan: Plan) -> None:
-        thread = threading.Thread(target=act, args=(plan,), name=plan.role, daemon=True)
+        def run() -> None:
+            try:
+                act(plan)
+            except Exception as error:  # noqa: BLE001  # told with the run's report, which fails by it
+                self.errors[plan.role] = error
+
+        thread = threading.Thread(target=run, name=plan.role, daemon=True)
         self._threads.append(thread)
         thread.start()
 

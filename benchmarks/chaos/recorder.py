@@ -39,23 +39,37 @@ ORDER BY task_id, seq
 
 
 class Sampler:
-    """Samples leases on a thread of its own while the block runs; a database that is away is waited for."""
+    """Samples leases on a thread of its own while the block runs; a database that is away is waited for.
+
+    `error`: what ended it before its time.
+    """
 
     def __init__(self, database_url: str) -> None:
         self._url = database_url
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self.samples: list[Sample] = []
+        self.error: Exception | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no more samples."""
         self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._sample()
+        except Exception as error:  # noqa: BLE001  # told with the run's report, which fails by it
+            self.error = error
+
+    def _sample(self) -> None:
         while not self._stop.is_set():
             try:
                 with psycopg.connect(self._url, autocommit=True, connect_timeout=5) as connection:

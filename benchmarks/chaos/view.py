@@ -4,16 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.chaos.history import Fault, History, TaskRow, TraceEvent, Visit
+from benchmarks.chaos.history import History, TaskRow, TraceEvent, Visit
 from harness.policy.lifecycle import Event, State
 from harness.store.sessions import FENCE_AFTER_S
 
 CLOCK_S = 0.005  # an event's time is taken in the database, an effect's in the worker: the order of a few ms is open
-SERVES = {  # which pools a worker of the Procfile serves
-    "worker_net": ("llm", "tool_read", "tool_write", "mcp", "browser", "sandbox"),
-    "worker_db": ("db",),
-    "worker_cpu": ("ingest", "cpu"),
-}
 EXIT_S = 2.0  # a process that has handed back what it ran has this long to be gone
 
 
@@ -78,8 +73,7 @@ def token(task: str) -> str:
 class Recovery:
     """One task that was lost with a killed process: how long it took until it was given up, and claimed again.
 
-    `losses`: how often it had been lost by then; with two it waits for the one slot of the quarantine. `disturbed`: the
-    worker that could have taken it was itself killed or stopped meanwhile (there is one for each pool).
+    `losses`: how often it had been lost by then; after two it waits for a slot of the quarantine.
     """
 
     role: str
@@ -88,7 +82,6 @@ class Recovery:
     lost_s: float
     claimed_s: float
     losses: int
-    disturbed: bool
 
 
 def recoveries(seen: View) -> list[Recovery]:
@@ -118,17 +111,9 @@ def recoveries(seen: View) -> list[Recovery]:
                             lost_s=round(given_up.at_s - fault.at_s, 2),
                             claimed_s=round(again.at_s - fault.at_s, 2),
                             losses=sum(event.event == Event.LOSE and event.at_s <= again.at_s for event in trace),
-                            disturbed=_disturbed(seen.history.faults, rows[task].pool, fault.at_s, again.at_s),
                         )
                     )
     return sorted(found, key=lambda one: one.claimed_s)
-
-
-def _disturbed(faults: Sequence[Fault], pool: str, killed_s: float, claimed_s: float) -> bool:
-    return any(
-        fault.what in ("kill", "stop") and pool in SERVES.get(fault.role, ()) and killed_s < fault.at_s < claimed_s
-        for fault in faults
-    )
 
 
 def _again(trace: Sequence[TraceEvent], killed_s: float) -> tuple[TraceEvent | None, TraceEvent | None]:

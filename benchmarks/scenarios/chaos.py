@@ -9,11 +9,11 @@ Every fault column of the report must be zero. Servers of its own only: they are
 
 import json
 import sys
-import threading
 import time
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from benchmarks import product
 from benchmarks.arms import Arm
 from benchmarks.bench import Bench
 from benchmarks.chaos import pausing, recorder, sabotage, schedule
-from benchmarks.chaos.cast import Cast
+from benchmarks.chaos.cast import CONNECTIONS, Cast, programs
 from benchmarks.chaos.checker import COLUMNS, check
 from benchmarks.chaos.clients import Clients
 from benchmarks.chaos.history import Caps, Fault, Finding, History, Provider
@@ -35,7 +35,6 @@ from benchmarks.chaos.view import recoveries, view
 from benchmarks.kinds.effect.kind import VARIABLE
 from benchmarks.stage import CHECKOUT, Stage
 from benchmarks.statistics_of_runs import quantile
-from harness.ops.local import procfile
 from harness.ops.local.ports import LOOPBACK, free_port
 from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.errors import Unavailable
@@ -52,7 +51,10 @@ PROVIDER_POOL, POOLS_OF = "llm", "--resource-pool "
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a run came to. `audit`: faults found by the product's own auditor, or why it didn't get to look."""
+    """What a run came to. `audit`: faults found by the product's own auditor, or why it didn't get to look.
+
+    `broken`: what of the bench itself ended before the run did: a fault that nobody played, a sample that nobody took.
+    """
 
     history: History
     findings: Sequence[Finding]
@@ -63,6 +65,7 @@ class Outcome:
     orders: Sequence[str]
     paused: int
     errors: dict[str, int]
+    broken: Sequence[str]
 
 
 def run(bench: Bench) -> dict[str, Any]:
@@ -80,6 +83,8 @@ def run(bench: Bench) -> dict[str, Any]:
     bench.table("Kills", ["process", "times"], list(report["kills"].items()))
     for finding in outcome.findings[:FINDINGS_SHOWN]:
         bench.say(f"{finding.column}: {finding.subject} {finding.what}")
+    for text in outcome.broken:
+        bench.say(f"the bench itself broke off: {text}")
     if bench.history_path:
         bench.history_path.write_text(json.dumps(outcome.history.as_json()) + "\n")
         bench.say(f"the history is in {bench.history_path}")
@@ -112,12 +117,12 @@ def play(bench: Bench, length_s: float) -> Outcome:
         clients.start(began_s)
         paused: list[schedule.Pausing] = []
         planned = schedule.pauses(bench.seed, length_s)
-        operator = threading.Thread(target=pausing.play, args=(stage.database_url, planned, began_s, paused))
-        operator.start()
+        operator = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="operator"))
+        pausings = operator.submit(pausing.play, stage.database_url, planned, began_s, paused)
         mischief.play(faults, began_s)
         time.sleep(max(0.0, began_s + length_s - time.time()))
         mischief.end()
-        operator.join()
+        pausings.exception()  # once it is over
         bench.say("quiet: what was accepted must end")
         answered = clients.finish(ANSWERED_S)
         with recorder.connect(stage.database_url) as connection:
@@ -139,6 +144,8 @@ def play(bench: Bench, length_s: float) -> Outcome:
             )
             errors = recorder.errors(connection)
             audit = _audit(stage, connection)
+        sampler.stop()
+        broken = broken_off(operator=pausings.exception(), sampler=sampler.error, **mischief.errors)
         if bench.history_path:
             cast.keep_logs(bench.history_path.with_suffix(".logs"))
     return Outcome(
@@ -151,6 +158,7 @@ def play(bench: Bench, length_s: float) -> Outcome:
         paused=len(paused),
         orders=[plan.role for plan in faults if plan.what == "sabotage"],
         errors=errors,
+        broken=broken,
     )
 
 
@@ -159,9 +167,7 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
     counted = Counter(finding.column for finding in outcome.findings)
     history = outcome.history
     recovered = recoveries(view(history))
-    home = [one for one in recovered if one.losses < LOST_STARTS_QUARANTINE]
-    recovery_s = [one.claimed_s for one in home if not one.disturbed]
-    disturbed_s = [one.claimed_s for one in home if one.disturbed]
+    recovery_s = [one.claimed_s for one in recovered]
     quarantined_s = [one.claimed_s for one in recovered if one.losses >= LOST_STARTS_QUARANTINE]
     kills = Counter(_process(fault) for fault in history.faults if _kills(fault))
     columns = {column: counted[column] for column in COLUMNS}
@@ -173,8 +179,6 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
         "recovery_max_s": recovery_s[-1] if recovery_s else None,
         "recovered": len(recovery_s),
-        "disturbed_p95_s": round(quantile(disturbed_s, 0.95), 1) if disturbed_s else None,
-        "disturbed": len(disturbed_s),
         "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
         "quarantined": len(quarantined_s),
         "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
@@ -196,9 +200,17 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "answers": {str(status): n for status, n in sorted(outcome.answers.items())},
         "refused": list(outcome.refused)[:FINDINGS_SHOWN],
         "all_answered": outcome.all_answered,
+        "broken": list(outcome.broken),
         "findings": [asdict(finding) for finding in outcome.findings[:FINDINGS_SHOWN]],
-        "failed": any(columns.values()) or bool(outcome.audit) or bool(outcome.refused) or not outcome.all_answered,
+        "failed": any(columns.values())
+        or bool(outcome.audit or outcome.refused or outcome.broken)
+        or not outcome.all_answered,
     }
+
+
+def broken_off(**errors: BaseException | None) -> list[str]:
+    """Say which parts of the bench broke off, and of what."""
+    return [f"{name}: {type(error).__name__}: {error}" for name, error in errors.items() if error is not None]
 
 
 def _arm(receiver: Receiver, orders: Path, provider_port: int) -> Arm:
@@ -213,6 +225,7 @@ def _arm(receiver: Receiver, orders: Path, provider_port: int) -> Arm:
             "LLM_MODEL": "emulator-1",
             "HARNESS_LOG_LEVEL": "INFO",
             "HARNESS_DRAIN_S": "3",
+            "HARNESS_BENCH_CONNECTIONS": str(CONNECTIONS),
         },
     )
     return replace(arm, module="benchmarks.product_chaos")
@@ -274,8 +287,8 @@ def provider_slots(topology: Topology) -> int:
 
     The emulator's own quota is larger on purpose: it would never admit what this is to find.
     """
-    programs = procfile.read(CHECKOUT / "Procfile").values()
-    named = [words.partition(POOLS_OF)[2].split()[0].split(",") for words in programs if POOLS_OF in words]
+    commands = [words for words in programs().values() if POOLS_OF in words]
+    named = [words.partition(POOLS_OF)[2].split()[0].split(",") for words in commands]
     return sum(PROVIDER_POOL in pools for pools in named) * topology.pools[PROVIDER_POOL].slots
 
 

@@ -6,6 +6,7 @@ without a word to the database: whoever took it back has already spoken.
 
 import random
 import time
+from collections.abc import Callable
 
 import psycopg
 
@@ -21,6 +22,7 @@ from harness.telemetry import logs
 
 FLUSH_S = 0.050  # a bundle's finished members wait this long for company, at most
 SETTLE_AGAIN_S = 0.25  # between tries to settle while the database is away; the fence ends them
+LOCKED_AGAIN_S = 1.0  # and while somebody has locked a row of the task's
 
 log = logs.get(__name__)
 
@@ -144,16 +146,21 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
 
 
 def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:
-    """Commit outcomes, trying again while the database is away and the fence open. Raises: LeaseLost, psycopg.Error."""
+    """Commit outcomes; again while the database is away, or a row of theirs is locked, and the fence open.
+
+    One that met a lock goes on by itself: in company it would keep the others waiting each time.
+    Raises: LeaseLost, psycopg.Error.
+    """
     with running.lock:
         if running.taken_over:
             return
         refused = None
+        commit: Callable[[Ended], psycopg.Error | None] = process.settles.run
         while True:
             try:
                 # A call that was left still uses the slot: the lease stays, as a zombie, until it returns.
                 running.kept = bool(running.left)
-                error = process.settles.run(
+                error = commit(
                     Ended(lease=running.lease, token=running.token, outcomes=outcomes, keep_lease=running.kept)
                 )
             except (Unavailable, psycopg.OperationalError) as away:
@@ -162,6 +169,11 @@ def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) ->
                 continue
             if error is None:
                 break
+            if isinstance(error, psycopg.errors.LockNotAvailable):
+                log.warning("settle_locked", lease=running.lease)
+                commit = process.settle_alone
+                time.sleep(LOCKED_AGAIN_S)
+                continue
             if refused is not None:
                 raise error
             # The database refuses what the work returned (say, text it can't store): the work failed, not we.

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -20,7 +21,7 @@ from harness.engine.live import Live
 from harness.engine.together import Together
 from harness.policy.errors import Unavailable
 from harness.store import transitions
-from harness.store.database import Connection, Role, borrowed, open_pool
+from harness.store.database import LOCKED, Connection, Role, borrowed, open_pool
 from harness.store.doorbell import Doorbell
 from harness.store.sessions import FENCE_AFTER_S
 from harness.store.transitions import ClaimedTask, Ended
@@ -29,6 +30,7 @@ from harness.telemetry import logs
 log = logs.get(__name__)
 ENGINE: Role = "engine"
 LANES = 1  # statements of a kind that one process has under way at once; with two, both are half as full
+ALONE_WAIT = "100ms"  # for rows that somebody has locked: so long one settle keeps the others from their connection
 
 
 class LeaseLost(BaseException):
@@ -184,17 +186,37 @@ class ProcessState:
         """
         self.fence.check()
         try:
-            with borrowed(self.db) as connection:
+            with borrowed(self.db) as connection, suppress(psycopg.errors.LockNotAvailable):
                 _, sleeping = transitions.settle_many(connection, ended, session=self.session, actor=self.actor)
                 if sleeping:
                     self.doorbell.ring(connection)
+                return [None] * len(ended)
+            # Somebody keeps a row of one of them, for as long as a lock is waited for: the others need not wait again.
+            return [self.settle_alone(one) for one in ended]
         except psycopg.Error as error:
             if len(ended) == 1:
                 return [error]
             # One outcome that can't be stored must not hold up its company. The connection has been given back: there
             # may be no other.
             return [self._settle([one])[0] for one in ended]
-        return [None] * len(ended)
+
+    def settle_alone(self, ended: Ended) -> psycopg.Error | None:
+        """Settle beside the company, with little patience for a lock. Returns as `_settle`; LockNotAvailable: not yet.
+
+        Raises: LeaseLost, Unavailable.
+        """
+        self.fence.check()
+        try:
+            with borrowed(self.db) as connection, suppress(psycopg.errors.LockNotAvailable):
+                with connection.transaction():
+                    connection.execute(f"SET LOCAL lock_timeout = '{ALONE_WAIT}'")
+                    _, sleeping = transitions.settle_many(connection, [ended], session=self.session, actor=self.actor)
+                if sleeping:
+                    self.doorbell.ring(connection)
+                return None
+        except psycopg.Error as error:
+            return error
+        return psycopg.errors.LockNotAvailable(LOCKED)
 
 
 def open_process(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 from django.conf import settings
 
-from harness.engine import artifacts, schedules
+from harness.engine import artifacts, living, schedules
 from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
 from harness.store import housekeeping, money, pauses, sessions, snapshot, transitions
@@ -95,6 +95,8 @@ def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
 
 def _end_dead(connection: Connection) -> int:
     dead = sessions.end_dead(connection)
+    if (here := living.place()) is not None:
+        dead += sessions.end_gone(connection, here, living.is_gone)
     for session, host in dead:
         log.warning("session_dead", session=str(session), host=host)
     return len(dead)

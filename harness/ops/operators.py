@@ -1,5 +1,6 @@
 """What operators' commands share: every error of Harness or of the database becomes one line that names the fix."""
 
+import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,10 +12,20 @@ from harness.policy.errors import HarnessError, NotFound
 from harness.store import queries
 from harness.store.database import LOCKED, Connection
 
+NO_TABLES = "the database has no tables of Harness, or older ones; `manage.py migrate` makes them"
+
+
+def author() -> str:
+    """Return the name under which what this person does is kept in the trace and the audit."""
+    return f"operator:{getpass.getuser()}"
+
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn errors into CommandError, those of Django's connections and of our own."""
+def told(*, after: str = "") -> Iterator[None]:
+    """Turn errors into CommandError, those of Django's connections and of our own.
+
+    `after`: what to say of work that was under way when the database refused more.
+    """
     try:
         yield
     except HarnessError as error:
@@ -26,19 +37,25 @@ def told() -> Iterator[None]:
     except (OperationalError, psycopg.OperationalError) as error:
         if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
             raise CommandError(LOCKED) from None
-        reason = str(error).strip().splitlines()[0]
-        raise CommandError(
-            f"the database doesn't answer ({reason}); check DATABASE_URL, or `manage.py stack up`"
-        ) from None
+        reason = _first_line(error)
+        what = "is not there" if "does not exist" in reason else "doesn't answer"
+        raise CommandError(f"the database {what} ({reason}); check DATABASE_URL, or `manage.py stack up`") from None
     except (
         ProgrammingError,
         psycopg.errors.UndefinedColumn,
         psycopg.errors.UndefinedObject,
         psycopg.errors.UndefinedTable,
     ):
-        raise CommandError(
-            "the database has no tables of Harness, or older ones; `manage.py migrate` makes them"
-        ) from None
+        raise CommandError(NO_TABLES) from None
+    except psycopg.Error as error:
+        reason = _first_line(error)
+        if isinstance(error, psycopg.errors.InvalidParameterValue) and reason.startswith("role "):  # made with them
+            raise CommandError(NO_TABLES) from None
+        raise CommandError(f"the database: {reason}{after and f'; {after}'}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def tenant_named(connection: Connection, name: str | None) -> int | None:

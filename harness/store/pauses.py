@@ -69,6 +69,18 @@ def of(connection: Connection, scope: str, key: str) -> list[PauseRow]:
     return [PauseRow(*row) for row in cursor]
 
 
+def in_force(connection: Connection) -> list[PauseRow]:
+    """Return every pause in force, the oldest first; the key of a tenant or run is its name or public id."""
+    cursor = connection.execute(
+        "SELECT scope, coalesce(tenant.name, run.public_id::text, key), source, author, reason, until, "
+        "pause.created_at "
+        "FROM pause LEFT JOIN tenant ON scope = 'tenant' AND tenant.id::text = key "
+        "LEFT JOIN run ON scope = 'run' AND run.id = CASE WHEN scope = 'run' THEN key::bigint END "
+        f"WHERE {_IN_FORCE} ORDER BY pause.created_at, pause.id"
+    )
+    return [PauseRow(*row) for row in cursor]
+
+
 def queues(connection: Connection) -> set[str]:
     """Return what is in force and concerns queues: 'llm' (a pool), 'llm.p3' (of a pool), 'p3' (a priority)."""
     cursor = connection.execute(

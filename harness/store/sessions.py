@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from harness.policy.errors import Refused
@@ -27,8 +27,11 @@ def register(
     kinds: Sequence[str],
     connections: int,
     budget: int,
+    place: str | None = None,
 ) -> str:
     """Make the session of a worker process that will open `connections`. Returns the derivation, one line.
+
+    `place`: where its pid counts; only for a process that leaves nothing behind when it is gone (no children).
 
     Raises: Refused with the derivation when all live sessions together would exceed the budget; its fact `soon` says
     whether there will be room once those are given up that are silent now.
@@ -42,6 +45,7 @@ def register(
                 "session": session,
                 "host": host,
                 "pid": pid,
+                "place": place,
                 "pools": json.dumps(dict(pools)),
                 "kinds": list(kinds),
                 "connections": connections,
@@ -96,6 +100,28 @@ def end_dead(connection: Connection) -> list[tuple[uuid.UUID, str]]:
         "WHERE ended_at IS NULL AND beat_at < clock_timestamp() - make_interval(secs => %s) "
         "FOR UPDATE SKIP LOCKED) silent WHERE w.uuid = silent.uuid RETURNING w.uuid, w.host",
         (DEAD_AFTER_S,),
+    )
+    return [(row[0], row[1]) for row in cursor]
+
+
+def end_gone(connection: Connection, place: str, is_gone: Callable[[int], bool]) -> list[tuple[uuid.UUID, str]]:
+    """End the sessions of this place that are silent, and whose process is gone for certain. Returns as `end_dead`.
+
+    Both: a copy of a running machine takes itself for the same place, but what lives there beats.
+    """
+    cursor = connection.execute(
+        "SELECT uuid, pid FROM worker_session WHERE ended_at IS NULL AND place = %s "
+        "AND beat_at < clock_timestamp() - make_interval(secs => %s)",
+        (place, QUIET_S),
+    )
+    gone = [session for session, pid in cursor.fetchall() if is_gone(pid)]
+    if not gone:
+        return []
+    cursor = connection.execute(
+        "UPDATE worker_session w SET ended_at = clock_timestamp() FROM (SELECT uuid FROM worker_session "
+        "WHERE uuid = ANY(%s) AND ended_at IS NULL FOR UPDATE SKIP LOCKED) gone WHERE w.uuid = gone.uuid "
+        "RETURNING w.uuid, w.host",
+        (gone,),
     )
     return [(row[0], row[1]) for row in cursor]
 

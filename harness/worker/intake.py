@@ -9,6 +9,7 @@ Invariants: no more is asked for than slots are free, when it is asked (and they
 priorities stay, a trip takes from the most urgent queue that has any. Redis below 7 has no LMPOP, and is left as it is.
 """
 
+from queue import Empty
 from time import monotonic
 from typing import Any
 
@@ -17,7 +18,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 LMPOP_SINCE = 7
 
@@ -88,11 +89,20 @@ class _Pipe:
             channel._flush_brpop_reauth()
 
     def _deliver(self, found: list[tuple[Any, Any]]) -> bool:
+        """Raises: ExceptionGroup of what messages made kombu or Celery raise, after the others were delivered."""
         channel = self._channel
+        errors: list[Exception] = []
         for key, value in found:
             queue = bytes_to_str(key).rsplit(channel.sep, 1)[0]
             channel._queue_cycle.rotate(queue)
-            channel.connection._deliver(loads(bytes_to_str(value)), queue)
+            try:
+                channel.connection._deliver(loads(bytes_to_str(value)), queue)
+            except (Empty, OSError, RedisError):
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever a message of anybody's brings about (unreadable.py)
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("messages that can't be read", errors)
         return bool(found)
 
 

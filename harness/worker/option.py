@@ -68,6 +68,7 @@ def install(app: Celery, topology: Topology) -> None:
             "harness.worker.hints:Hints",
             "harness.worker.intake:Intake",
             "harness.worker.pauses:Pauses",
+            "harness.worker.unreadable:Unreadable",
         )
     )
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from harness.engine import watch
+from harness.engine import living, watch
 from harness.engine.execute import run_lease
 from harness.engine.process import DRAIN as WHY_DRAIN
 from harness.engine.process import ProcessState, boottime_s, open_process
@@ -99,6 +99,8 @@ class Life:
                 session=self.session,
                 host=self._hostname,
                 pid=os.getpid(),
+                # Prefork children outlive their parent by as much as its last beat is good for.
+                place=living.place() if self.profile.workers == "threads" else None,
                 pools=self.profile.slots,
                 kinds=list(kinds),
                 connections=self.profile.all_connections,

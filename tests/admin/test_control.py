@@ -54,9 +54,11 @@ def test_a_pause_is_named_by_people_and_obeyed_by_the_dispatcher(house: House) -
         body = {"scope": scope, "key": key, "reason": "too hot", "_once": token_of(form.text)}
         return client.post("/admin/store/pause/add/", body, follow=True).text
 
+    assert "Nothing is paused." in client.get("/admin/store/pause/").text
     assert "There is no such tenant" in pause("tenant", "nobody")
     assert "There is no such pool" in pause("pool", "gpu")
     told = pause("tenant", "ours-tenant")
+    assert "since (utc)" in told.lower() and "until (utc)" in told.lower() and "it is resumed" in told
     assert "was added" in told, told[told.find("errorlist") - 200 : told.find("errorlist") + 600]
     row = house.stage.connection.execute("SELECT scope, key, author, reason, source FROM pause").fetchall()
     assert row == [("tenant", str(house.ours), "staff:operator", "too hot", "operator")]

@@ -142,10 +142,6 @@ def test_a_sound_history_has_nothing_wrong_and_says_how_long_the_recovery_took()
     assert check(SOUND) == []
     (recovery,) = recoveries(view(SOUND))
     assert (recovery.task, recovery.lost_s, recovery.claimed_s, recovery.losses) == (A, 17.5, 19.0, 1)
-    assert not recovery.disturbed
-    again = Fault(what="stop", role="worker_cpu", pid=NEXT, at_s=20.0, until_s=22.0)
-    (recovery,) = recoveries(view(replace(SOUND, faults=(*SOUND.faults, again))))
-    assert recovery.disturbed
 
 
 def test_a_history_survives_being_written_and_read() -> None:

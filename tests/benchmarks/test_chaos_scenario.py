@@ -1,10 +1,16 @@
 """What a run of chaos asks around itself: the product's audit, the provider's slots, the operator's pauses."""
 
 import json
+from pathlib import Path
 
-from benchmarks.chaos import pausing, sabotage, schedule
+import pytest
+
+from benchmarks.chaos import pausing, recorder, sabotage, schedule
+from benchmarks.chaos.cast import Cast
+from benchmarks.chaos.mischief import Mischief
 from benchmarks.chaos.schedule import Pausing
-from benchmarks.scenarios.chaos import _topology, provider_slots, read_audit
+from benchmarks.scenarios.chaos import _topology, broken_off, provider_slots, read_audit
+from benchmarks.servers import Servers
 from harness.ops.emulator.behaviour import Behaviour
 from harness.store import pauses
 from tests.stage import Stage
@@ -27,6 +33,28 @@ def test_an_audit_without_faults_is_the_only_one_that_counts_as_none() -> None:
 
 def test_the_provider_itself_would_admit_more_than_there_are_slots_for() -> None:
     assert 0 < provider_slots(_topology()) < Behaviour().quota
+
+
+def test_a_part_of_the_bench_that_breaks_off_is_told() -> None:
+    assert broken_off(operator=None, sampler=None) == []
+    assert broken_off(operator=ValueError("odd"), sampler=None) == ["operator: ValueError: odd"]
+
+
+def test_a_sampler_that_ends_before_its_time_says_why(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_SAMPLE", "SELECT 1.0::double precision, '{}'::jsonb, '[1]'::jsonb")
+    with recorder.Sampler(stage.url) as sampler:
+        sampler._thread.join(10.0)
+    assert isinstance(sampler.error, TypeError)
+
+
+def test_a_fault_beside_the_others_that_breaks_off_says_why(tmp_path: Path) -> None:
+    cast = Cast(tmp_path / "stack", {}, port=1)
+    servers = Servers(database_url="", broker_url="")
+    mischief = Mischief(cast, servers, "no address", tmp_path, ["db.p1"])
+    plan = schedule.Plan(at_s=0.0, what="messages", role="duplicate", for_s=0.0, dice=0.0)
+    mischief.play([plan], 0.0)
+    mischief.end()
+    assert isinstance(mischief.errors["duplicate"], ValueError)
 
 
 def test_scopes_are_paused_and_resumed_by_the_operators_verb(stage: Stage) -> None:

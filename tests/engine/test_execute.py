@@ -1,5 +1,6 @@
 """Whatever a kind does, its task ends in a clear state with the reason in the trace."""
 
+import threading
 import time
 import uuid
 
@@ -12,8 +13,9 @@ from harness.engine.process import Fence, LeaseLost
 from harness.kinds import Context, Permanent, RateLimited, kind, registry
 from harness.policy.lifecycle import Event
 from harness.store import sessions, transitions
+from harness.store.database import borrowed
 from harness.store.transitions import Ended, Outcome
-from tests.stage import Stage
+from tests.stage import Stage, wait_until
 
 
 class Nothing(BaseModel):
@@ -29,6 +31,14 @@ class Odd(BaseModel):
 @kind("test.raise", pool="db", input=Nothing)
 def raises(ctx: Context, payload: Nothing) -> None:
     raise RuntimeError("secret\0detail")
+
+
+GATE = threading.Event()
+
+
+@kind("test.gated", pool="db", input=Nothing)
+def gated(ctx: Context, payload: Nothing) -> None:
+    GATE.wait(10.0)
 
 
 @kind("test.exit", pool="db", input=Nothing)
@@ -370,6 +380,59 @@ def test_an_outcome_that_cannot_be_stored_holds_up_no_company_over_a_single_conn
         fine, refused = process._settle(ended)
     assert fine is None and isinstance(refused, psycopg.DataError)
     assert [stage.state(task.id) for task in tasks] == ["succeeded", "running"]
+
+
+def test_a_task_that_somebody_has_locked_keeps_no_other_of_its_worker_from_settling(stage: Stage) -> None:
+    session = stage.add_session()
+    locked, other = stage.submit("test.gated")[0], stage.submit()[0]
+    leases = {}
+    for message in stage.tick():
+        leases[stage.one("SELECT task_id FROM lease_member WHERE lease_id = %s", message.lease)] = message
+    with stage.process(session, connections=1) as process, stage.open() as psql:
+        with borrowed(process.db) as only:
+            only.execute("SET lock_timeout = '50ms'")
+        thread = threading.Thread(
+            target=execute.run_lease, args=(process, leases[locked].lease, leases[locked].token), daemon=True
+        )
+        thread.start()
+        wait_until(lambda: stage.state(locked) == "running", within_s=5)
+        psql.execute("BEGIN")
+        psql.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (locked,))
+        GATE.set()
+        for _ in range(3):  # whenever it comes again, and in whose company
+            execute.run_lease(process, leases[other].lease, leases[other].token)
+            assert (stage.state(locked), stage.state(other)) == ("running", "succeeded")
+            (other,) = stage.submit()
+            (leases[other],) = stage.tick()
+        psql.execute("ROLLBACK")
+        thread.join(10.0)
+    assert stage.state(locked) == "succeeded"
+
+
+def test_of_a_company_in_which_one_is_locked_the_others_are_settled(stage: Stage) -> None:
+    session = stage.add_session()
+    stage.submit(n=3)
+    messages = stage.tick()
+    with stage.process(session, connections=1) as process, stage.open() as psql:
+        claimed = process._claim([(message.lease, message.token) for message in messages])
+        with borrowed(process.db) as only:
+            only.execute("SET lock_timeout = '50ms'")
+        ended = [
+            Ended(
+                lease=message.lease,
+                token=message.token,
+                outcomes=[Outcome(task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=0.0)],
+            )
+            for message, (task,) in zip(messages, claimed, strict=True)
+        ]
+        psql.execute("BEGIN")
+        psql.execute("SELECT FROM lease WHERE id = %s FOR UPDATE", (ended[1].lease,))
+        first, locked, third = process._settle(ended)
+        assert (first, third) == (None, None) and isinstance(locked, psycopg.errors.LockNotAvailable)
+        assert isinstance(process.settle_alone(ended[1]), psycopg.errors.LockNotAvailable)
+        psql.execute("ROLLBACK")
+        assert process.settle_alone(ended[1]) is None
+    assert stage.one("SELECT count(*) FROM task WHERE state = 'succeeded'") == 3
 
 
 def test_a_claim_whose_answer_was_lost_is_handed_back_without_spending_an_attempt(stage: Stage) -> None:

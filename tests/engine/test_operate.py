@@ -256,7 +256,7 @@ def test_two_operators_with_opposite_verbs_leave_each_task_legal_and_both_in_the
 
 
 def test_a_filter_that_matches_nothing_says_so_and_an_empty_one_is_refused(stage: Stage) -> None:
-    where = operate.Filter(kind="nobody")
+    where = operate.Filter(kind="noop")
     assert operate.preview(stage.connection, "cancel", where, tenant=None).matching == 0
     assert operate.bulk(stage.connection, "cancel", where, tenant=None, actor="me").matched == 0
     for wrong in (operate.Filter(), operate.Filter(tag="x")):
@@ -268,6 +268,24 @@ def test_a_filter_that_matches_nothing_says_so_and_an_empty_one_is_refused(stage
         operate.bulk(stage.connection, "explode", where, tenant=None, actor="me")
     with pytest.raises(Invalid, match="priority"):
         operate.bulk(stage.connection, "priority", where, tenant=None, actor="me")
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [("pool", operate.Filter(pool="gone")), ("kind", operate.Filter(kind="gone"))]
+)
+def test_a_pool_or_kind_that_is_not_there_is_told_unless_tasks_of_it_are(
+    stage: Stage, name: str, where: operate.Filter
+) -> None:
+    for ask in (
+        lambda: operate.preview(stage.connection, "cancel", where, tenant=None),
+        lambda: operate.bulk(stage.connection, "cancel", where, tenant=None, actor="me"),
+    ):
+        with pytest.raises(Invalid, match="there is no 'gone'") as told:
+            ask()
+        assert told.value.field == name
+    (task,) = stage.submit()
+    stage.connection.execute(f"UPDATE task SET {name} = 'gone' WHERE id = %s", (task,))
+    assert operate.bulk(stage.connection, "cancel", where, tenant=None, actor="me").done == {"cancelled": 1}
 
 
 def test_a_bulk_verb_reaches_what_its_filter_names_and_nothing_else(stage: Stage) -> None:
@@ -311,6 +329,52 @@ def test_a_broken_off_bulk_verb_goes_on_where_it_stopped(stage: Stage, monkeypat
         stage.connection, "pause", operate.Filter(tenant=stage.tenant), tenant=None, actor="me", after=first.next
     )
     assert (rest.matched, rest.next, rest.stopped) == (15, None, "")
+
+
+def test_a_locked_row_keeps_a_bulk_verb_from_none_of_the_others_and_is_told(stage: Stage) -> None:
+    leased, *_ = stage.submit(n=6)
+    stage.add_session({"db": 2})
+    stage.tick()
+    locked, *others = stage.submit(n=6)
+    lease = stage.one("SELECT lease_id FROM lease_member WHERE task_id = %s", leased)
+    with stage.open() as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM lease WHERE id = %s FOR UPDATE", (lease,))
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (locked,))
+        began_s = time.monotonic()
+        done = operate.bulk(
+            stage.connection,
+            "pause",
+            operate.Filter(tenant=stage.tenant),
+            tenant=None,
+            actor="me",
+            reason="maintenance",
+        )
+        took_s = time.monotonic() - began_s
+        other.execute("ROLLBACK")
+    kept = {locked, leased}
+    assert (done.matched, done.next, done.stopped) == (12, None, "")
+    assert done.done == {"paused": 12 - len(kept)}
+    assert done.refused == {"someone else has it locked; try again": len(kept)}
+    assert {stage.state(task) for task in kept} == {"queued"}
+    assert {stage.state(task) for task in others} == {"paused"}
+    assert took_s < 3.0, "it waited for no lock"
+
+
+def test_what_was_locked_for_a_moment_is_done_after_the_others(stage: Stage) -> None:
+    first, *rest = stage.submit(n=4)
+    with stage.open() as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (first,))
+
+        def let_go(_: operate.Tally) -> None:
+            other.execute("ROLLBACK")
+
+        done = operate.bulk(
+            stage.connection, "pause", operate.Filter(tenant=stage.tenant), tenant=None, actor="me", say=let_go
+        )
+    assert (done.done, done.refused) == ({"paused": 4}, {})
+    assert {stage.state(task) for task in (first, *rest)} == {"paused"}
 
 
 def test_a_bulk_verb_over_a_hundred_thousand_tasks_keeps_no_release_waiting(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from harness.engine import operate
 from harness.engine.operate import Filter
 from harness.policy.errors import Invalid
 from harness.policy.lifecycle import State
-from harness.store import transitions
+from harness.store import ended, transitions
 from tests.dead_letters import bury
 from tests.stage import Stage
 
@@ -56,18 +56,32 @@ def test_the_bulk_verb_sends_the_dead_letters_of_a_tenant_a_pool_a_priority_or_a
     assert refused.value.field == "state"
 
 
-def test_a_bulk_redrive_that_meets_a_lock_stops_with_nothing_half_done_and_goes_on_from_there(stage: Stage) -> None:
+def test_a_bulk_redrive_passes_over_what_somebody_has_locked_and_tells_of_it(stage: Stage) -> None:
     first, *rest = bury(stage, stage.submit(n=450))
     with stage.open() as other:
         other.execute("BEGIN")
-        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (rest[-1],))
+        other.execute("SELECT FROM task WHERE id = %s FOR UPDATE", (first,))
+        done = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op")
+        other.execute("ROLLBACK")
+    assert (done.matched, done.done, done.next, done.stopped) == (450, {"redriven": 449}, None, "")
+    assert done.refused == {"someone else has it locked; try again": 1} and done.already == 0
+    assert stage.state(first) == "failed_terminal" and {stage.state(task) for task in rest} == {"queued"}
+    left = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op")
+    assert (left.matched, left.done) == (1, {"redriven": 1})
+
+
+def test_a_bulk_redrive_stops_when_a_lock_stands_before_all_of_a_tenants_tasks(stage: Stage) -> None:
+    tasks = bury(stage, stage.submit(n=3))
+    with stage.open() as other:
+        other.execute("BEGIN")
+        ended.lock(other, stage.tenant)
         stage.connection.execute("SET lock_timeout = '20ms'")
         done = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op")
         other.execute("ROLLBACK")
-    assert (done.matched, done.done, done.next) == (400, {"redriven": 400}, rest[398]) and "locked" in done.stopped
-    assert stage.state(first) == "queued" and {stage.state(task) for task in rest[399:]} == {"failed_terminal"}
+    assert (done.matched, done.done) == (0, {}) and "locked" in done.stopped
+    assert {stage.state(task) for task in tasks} == {"failed_terminal"}
     left = operate.bulk(stage.connection, "redrive", Filter(pool="db"), tenant=None, actor="op", after=done.next or 0)
-    assert (left.matched, left.done, left.stopped) == (50, {"redriven": 50}, "")
+    assert left.done == {"redriven": 3}
 
 
 def test_ids_and_another_input_are_for_a_redrive_alone(stage: Stage) -> None:

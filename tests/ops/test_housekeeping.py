@@ -96,7 +96,7 @@ def test_deleting_a_tenant_leaves_no_row_no_file_and_one_audit_entry(stage: Stag
     assert len(row) == 1
     verb, subject, subject_id, actor, reason, data, ended = row[0]
     assert (verb, subject, subject_id, reason, ended) == ("tenant.delete", "tenant leaver", tenant, "asked for", True)
-    assert actor.startswith("command:")
+    assert actor.startswith("operator:")
     assert data | {"event": 0} == {
         "task": 4, "task_body": 4, "event": 0, "run": 1, "artifact": 1, "api_key": 1, "quota": 1, "idempotency": 1,
         "tenant": 1, **{name: data[name] for name in ("attempt", "charge", "flow") if name in data},

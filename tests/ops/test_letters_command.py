@@ -47,7 +47,7 @@ def test_a_redrive_says_what_it_would_do_and_does_it_with_yes(stage: Stage) -> N
         "",
         {},
     )
-    assert actor.startswith("command:") and data["reason"] == "mended"
+    assert actor.startswith("operator:") and data["reason"] == "mended"
     assert json.loads(run("redrive", "--class", "bug", "--yes", "--json"))["redriven"] == 1
     assert stage.state(two) == "queued"
 

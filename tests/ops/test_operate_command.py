@@ -115,6 +115,34 @@ def test_pause_and_resume_of_a_scope_write_a_row_and_no_task(stage: Stage, comma
         command("pause", "--pool", "db", "--until", "2020-01-01T00:00")
 
 
+def test_what_is_paused_is_listed_by_name_with_who_and_why(stage: Stage, command: Any) -> None:
+    def listed(*arguments: str) -> str:
+        out = StringIO()
+        call_command("operate", "pauses", *arguments, stdout=out)
+        return out.getvalue()
+
+    assert listed() == "nothing is paused\n"
+    run = uuid.uuid4()
+    insert_run(stage.connection, public_id=run, tenant=stage.tenant, name="", size=1, fanout_cap=None)
+    command("pause", "--pool", "db", "--until", "2099-01-31T18:00+01:00")
+    command("pause", "--tenant", "acme")
+    command("pause", "--run", str(run))
+    command("pause", "--priority", "p3")
+    command("resume", "--priority", "p3")
+    assert [(one["scope"], one["key"], one["source"]) for one in json.loads(listed("--json"))] == [
+        ("pool", "db", "operator"), ("tenant", "acme", "operator"), ("run", str(run), "operator")
+    ]  # fmt: skip
+    shown = listed()
+    assert "a test" in shown and "2099-01-31 17:00:00" in shown and "it is resumed" in shown and "operator:" in shown
+
+
+@pytest.mark.parametrize("name", ["pool", "kind"])
+def test_a_pool_or_kind_that_is_not_there_is_told(stage: Stage, command: Any, name: str) -> None:
+    for words in (["--preview"], []):
+        with pytest.raises(CommandError, match=f"{name}: there is no 'nosuch'"):
+            command("cancel", f"--{name}", "nosuch", *words)
+
+
 def test_a_database_that_does_not_answer_is_one_line_that_names_the_fix(settings: Any) -> None:
     settings.DATABASE_URL = "postgresql://nobody@127.0.0.1:1/nothing"
     with pytest.raises(CommandError, match=r"doesn't answer .* `manage.py stack up`"):

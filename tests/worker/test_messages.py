@@ -5,6 +5,7 @@ import signal
 from base64 import b64decode
 from typing import Any
 
+import pytest
 import redis
 
 from tests.worker.conftest import Floor, Worker, eventually
@@ -50,6 +51,38 @@ def test_a_killed_worker_leaves_nothing_that_the_broker_would_deliver_again(floo
         worker.process.wait()
         assert client.llen("mcp.p2") == 2
         assert client.exists("unacked", "unacked_index") == 0
+
+
+GARBAGE = (
+    b"not json at all",
+    b"\xff\xfe\x00",
+    b"",
+    b"5",
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"body": "x", "headers": 5, "properties": 7}',
+    b'{"body": "e30=", "properties": {"delivery_info": {}, "delivery_tag": "1"}, "headers": {"task": []}}',
+    b'{"body": "e30=", "properties": {"delivery_info": {}, "delivery_tag": "1"}, "headers": {"task": "no.such"}}',
+    b'{"body": "%%%", "properties": {"body_encoding": "base64", "delivery_info": {}, "delivery_tag": "1"}}',
+    b"[" * 100_000,
+)
+
+
+@pytest.mark.parametrize("pool", ["tool_read", "cpu"])
+def test_a_message_that_is_none_is_dropped_and_the_worker_goes_on(floor: Floor, pool: str) -> None:
+    worker = floor.start(pool)
+    with redis.Redis.from_url(floor.environment["BROKER_URL"]) as client:
+        client.lpush(f"{pool}.p1", *GARBAGE)
+        eventually(lambda: client.llen(f"{pool}.p1") == 0, within_s=20.0)
+        assert client.exists("unacked", "unacked_index") == 0
+    if pool == "tool_read":
+        task = floor.run_task("noop.sleep", {"sleep_s": 0})
+    else:
+        task = floor.run_task("cpu.similar", {"texts": [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]})
+    floor.wait_for("succeeded", task)
+    assert '"dropped": 4' in worker.text and "Restoring" not in worker.text
+    assert worker.stop() == 0
 
 
 def test_the_events_of_many_tasks_travel_together(floor: Floor) -> None:

@@ -1,8 +1,9 @@
 """Verbs over many tasks: a preview that counts, and the act in bounded batches, each a transaction of its own.
 
 What matches is looked up without locks; each task is decided again under its lock, so one that has moved on meanwhile
-is refused, not harmed. A batch holds its locks for some 10 ms: a release waits no longer. Broken off at any point, what
-is done is done, and `next` tells where to go on.
+is refused, not harmed. A batch holds its locks for some 10 ms: a release waits no longer. What somebody has locked is
+passed over, tried again after the others, and told. Broken off at any point, what is done is done, and `next` tells
+where to go on.
 """
 
 import time
@@ -12,12 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harness.engine.operate.batches import STAYED_LOCKED, cut, patiently
+from django.conf import settings
+
+from harness.engine.operate.batches import STAYED_LOCKED, come_back, cut, patiently
 from harness.engine.operate.one import facts_of
 from harness.engine.operate.readmit import KEEP
 from harness.engine.operate.registry import VERBS, Verb
 from harness.engine.operate.tally import Tally
 from harness.engine.operate.who import check_priority, check_reason, held, hold_of
+from harness.kinds import registry
 from harness.policy import terms, verbs
 from harness.policy.errors import Invalid, NotFound
 from harness.policy.lifecycle import State
@@ -61,13 +65,16 @@ class Preview:
 def preview(connection: Connection, name: str, where: Filter, *, tenant: int | None) -> Preview:
     """Count what a bulk verb would look at. `tenant`: who asks; None: an operator.
 
-    Raises: Invalid naming the field, NotFound (run).
+    Raises: Invalid naming the field, also when nothing matches because it names a pool or kind that isn't there;
+    NotFound (run).
     """
     verb = verb_of(name)
     with held(connection, tenant):
         found = stored.matching(
             connection, _where(connection, where, tenant, verb), live=verb.over == "live", most=PREVIEW_MOST + 1
         )
+    if not found:
+        _check_names(where)
     return Preview(
         matching=min(len(found), PREVIEW_MOST),
         more=len(found) > PREVIEW_MOST,
@@ -96,7 +103,7 @@ def bulk(
     `where`: a filter, or for a redrive also ids, in pieces. `tenant`: who acts, on its own tasks; None: an operator.
     `input`: of a redrive, another one for all. `after`: the `next` of an earlier, broken-off call by a filter. It stops
     after a batch when `within_s` seconds have passed or `stop()` says so. `say` hears of each batch. Nothing that
-    matches is no error. Raises: as `preview`; Forbidden.
+    matches is no error, unless the filter names what isn't there. Raises: as `preview`; Forbidden.
     """
     verb = verb_of(name)
     asked = _asked(connection, verb, name, tenant=tenant, reason=reason, priority=priority, input=input)
@@ -106,7 +113,7 @@ def bulk(
     bell = Doorbell()
     with held(connection, tenant):
         found: Iterable[Sequence[int]]
-        act: Callable[[list[int], Tally], str]
+        act: Callable[[list[int], Tally], list[int] | None]
         if isinstance(where, Filter):
             found = _found(connection, _where(connection, where, tenant, verb), verb, after)
             act = partial(_batch, connection, partial(_decide, verb, where), asked, by)
@@ -116,13 +123,16 @@ def bulk(
             raise ValueError(f"{name} goes by a filter: whose the ids are is not checked")
         if verb.batch is not None:
             act = partial(verb.batch, connection, tenant=tenant, by=by, input=input)
+        locked: list[int] = []
         for ids in cut(found, most, tally):
             if stop():
                 tally.stopped = "stopped"
             elif end_s is not None and time.monotonic() >= end_s:
                 tally.stopped = f"{within_s:g} s were over"
             else:
-                tally.stopped = act(ids, tally)
+                busy = act(ids, tally)
+                locked += busy or ()
+                tally.stopped = STAYED_LOCKED if busy is None else ""
             if tally.stopped:
                 tally.more = True
                 break
@@ -130,8 +140,14 @@ def bulk(
             after = ids[-1]
             bell.ring(connection)
             say(tally)
-        if tally.more and isinstance(where, Filter):
-            tally.next = after
+        stayed = come_back(locked, lambda ids: act(ids, tally))
+        tally.refuse(transitions.BUSY.why, n=len(stayed))
+        if len(stayed) < len(locked):
+            bell.ring(connection)
+        if isinstance(where, Filter):
+            tally.next = after if tally.more else None
+            if not tally.matched and not tally.more:
+                _check_names(where)
         return tally
 
 
@@ -192,6 +208,15 @@ def _where(connection: Connection, where: Filter, tenant: int | None, verb: Verb
     )
 
 
+def _check_names(where: Filter) -> None:
+    """Raises: Invalid for a pool or kind that isn't there. Asked when nothing matched: tasks may outlive either."""
+    pools = settings.HARNESS_TOPOLOGY.pools
+    if where.pool is not None and where.pool not in pools:
+        raise Invalid(f"pool: there is no {where.pool!r}; choose from {', '.join(sorted(pools))}", field="pool")
+    if where.kind is not None and registry.find(where.kind) is None:
+        raise Invalid(f"kind: there is no {where.kind!r}, and no such task; `manage.py kinds` shows them", field="kind")
+
+
 def _decide(verb: Verb, where: Filter, stand: Stand, asked: Asked) -> Decision:
     if where.state is not None and stand.state is not where.state:
         return _MOVED_ON
@@ -212,12 +237,14 @@ def _found(connection: Connection, where: stored.Where, verb: Verb, after: int) 
 
 def _batch(
     connection: Connection, decide: verbs.Decide, asked: Asked, by: transitions.By, ids: list[int], tally: Tally
-) -> str:
-    """Do one batch that the tasks' own rows decide. Returns why the whole must stop, or nothing."""
-    done = patiently(lambda: transitions.act(connection, ids, decide, asked, by))
+) -> list[int] | None:
+    """Do one batch that the tasks' own rows decide. Returns what somebody has locked; None: nothing could be done."""
+    done = patiently(lambda: transitions.act(connection, ids, decide, asked, by, pass_over=True))
     if done is None:
-        return STAYED_LOCKED
+        return None
     for decision in done.values():
+        if decision is transitions.BUSY:
+            continue
         if decision.step is not None:
             tally.done[decision.outcome] += 1
         elif decision.outcome == "already":
@@ -225,4 +252,4 @@ def _batch(
         else:
             tally.refuse(decision.why)
     tally.refuse("it is gone", n=len(ids) - len(done))
-    return ""
+    return [task for task, decision in done.items() if decision is transitions.BUSY]

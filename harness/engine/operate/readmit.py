@@ -55,6 +55,15 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """How many were sent, what refused how many, and which (ids) somebody has locked; the rest had been sent before."""
+
+    sent: int
+    refused: list[tuple[HarnessError, int]]
+    busy: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class _Input:
     """Another input, checked against one kind."""
 
@@ -103,11 +112,11 @@ def decide_all(connection: Connection, found: Sequence[Facts], value: object, ta
 
 
 def send(
-    connection: Connection, ready: Sequence[Ready], *, tenant: int | None, by: By
-) -> tuple[int, list[tuple[HarnessError, int]]]:
+    connection: Connection, ready: Sequence[Ready], *, tenant: int | None, by: By, pass_over: bool = False
+) -> Sent:
     """Send tasks of one tenant, as many as it has room for, in one transaction. `tenant` None: an operator does it.
 
-    Returns how many were sent, and what refused how many; the rest had been sent by someone else in the meantime.
+    `pass_over`: don't wait for tasks that somebody has locked.
     """
     whose = ready[0].facts.tenant
     refused: list[tuple[HarnessError, int]] = []
@@ -115,8 +124,11 @@ def send(
         ended.lock(connection, whose)
         facts = queries.tenant_facts(connection, whose)
         if facts is None:
-            return 0, [(NotFound("the task's tenant is gone"), len(ready))]
-        going = list(ready)
+            return Sent(0, [(NotFound("the task's tenant is gone"), len(ready))], [])
+        free = {item.facts.id for item in ready}
+        if pass_over:
+            free = transitions.lock_free(connection, sorted(free))
+        going = [item for item in ready if item.facts.id in free]
         if tenant is not None:  # operators may send what is more urgent than the tenant may ask for
             urgent = [item for item in going if item.facts.priority < facts.top_priority]
             if urgent:
@@ -135,7 +147,7 @@ def send(
                 refused.append((_refusal(facts, facts.top_priority, over, max(backlog, facts.backlog_quota)), over))
                 going = going[:room]
         sent = transitions.redrive(connection, [item.again for item in going], actor=by.actor, reason=by.reason)
-    return len(sent), refused
+    return Sent(len(sent), refused, [item.facts.id for item in ready if item.facts.id not in free])
 
 
 def room_of(connection: Connection, tenant: int) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 import psycopg
 
 from harness.engine.operate import readmit
-from harness.engine.operate.batches import MANY_MOST, STAYED_LOCKED, cut, patiently
+from harness.engine.operate.batches import MANY_MOST, cut, patiently
 from harness.engine.operate.done import Done
 from harness.engine.operate.readmit import KEEP, Ready
 from harness.engine.operate.tally import Tally
@@ -78,12 +78,12 @@ def redrive(
             if isinstance(decided, Already):
                 return Done(outcome="already")
             try:
-                sent, refused = readmit.send(connection, [decided], tenant=tenant, by=by)
+                done = readmit.send(connection, [decided], tenant=tenant, by=by)
             except psycopg.errors.LockNotAvailable as error:
                 raise Unavailable(LOCKED) from error
-            for refusal, _n in refused:
+            for refusal, _ in done.refused:
                 raise refusal
-            if sent:
+            if done.sent:
                 _ring(connection)
                 return Done(outcome="redriven", anew=decided.anew)
     raise Conflict("the task keeps changing hands; try again", task_id=str(task))
@@ -91,26 +91,28 @@ def redrive(
 
 def batch(
     connection: Connection, tasks: Sequence[int], tally: Tally, *, tenant: int | None, by: By, input: object = KEEP
-) -> str:
-    """Send a batch again, a tenant at a time, for operate.bulk. Returns why the whole must stop, or nothing.
+) -> list[int] | None:
+    """Send a batch again, a tenant at a time, for operate.bulk.
 
+    Returns those that somebody has locked; None: nothing of a tenant's could be done, and the whole must stop.
     The caller has checked the reason, holds the connection to its tenant, and wakes the dispatcher.
     """
     found = _own(ended.facts(connection, tasks), tenant)
     tally.refuse("it is gone", n=len(tasks) - len(found))
     ready = list(readmit.decide_all(connection, found, input, tally))
+    busy: list[int] = []
     for whose in sorted({item.facts.tenant for item in ready}):
         own = [item for item in ready if item.facts.tenant == whose]
-        done = patiently(partial(readmit.send, connection, own, tenant=tenant, by=by))
+        done = patiently(partial(readmit.send, connection, own, tenant=tenant, by=by, pass_over=True))
         if done is None:
-            return STAYED_LOCKED
-        sent, refused = done
-        for refusal, n in refused:
+            return None
+        for refusal, n in done.refused:
             tally.refuse(refusal.code, refusal.message, n)
-        if sent:
-            tally.done["redriven"] += sent
-        tally.already += len(own) - sent - sum(n for _, n in refused)
-    return ""
+        if done.sent:
+            tally.done["redriven"] += done.sent
+        tally.already += len(own) - done.sent - len(done.busy) - sum(n for _, n in done.refused)
+        busy += done.busy
+    return busy
 
 
 def forecast_one(connection: Connection, task: uuid.UUID, *, tenant: int | None, input: object = KEEP) -> Forecast:

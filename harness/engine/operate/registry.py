@@ -28,7 +28,7 @@ class Verb:
     run: Callable[..., Done]
     decide: Decide
     over: Literal["live", "ended"] = "live"
-    batch: Callable[..., str] | None = None
+    batch: Callable[..., list[int] | None] | None = None
     foresee: Callable[..., Forecast] | None = None
 
 

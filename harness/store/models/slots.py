@@ -48,11 +48,15 @@ class LeaseMember(models.Model):
 
 
 class WorkerSession(models.Model):
-    """One life of one worker process. `pools` maps a pool to this process's slots in it."""
+    """One life of one worker process. `pools` maps a pool to this process's slots in it.
+
+    `place`: where its pid counts (engine.living), if nothing of it outlives that process; null: only its silence tells.
+    """
 
     uuid = models.UUIDField(primary_key=True)
     host = models.TextField()
     pid = models.IntegerField()
+    place = models.TextField(null=True)
     pools = models.JSONField()
     kinds = ArrayField(models.TextField())
     connections = models.IntegerField()

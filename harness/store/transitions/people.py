@@ -3,6 +3,8 @@
 One dance of locks serves all verbs and any number of tasks: lock the leases that the tasks are on, lock the tasks, look
 again at the leases. A task that got onto another lease in between is left out and comes with the next round. What is
 done to each is the policy's decision about how it stands under its lock (policy.verbs).
+
+Who acts on many doesn't wait for a task that somebody has locked: it is answered BUSY, and the others go on.
 """
 
 import json
@@ -18,6 +20,7 @@ from harness.store.database import Connection
 
 TRIES = 5  # a task may be released or claimed between the look and the lock; each such round is real progress
 MOVED = verbs.refused("it keeps changing hands; try again")
+BUSY = verbs.refused("someone else has it locked; try again")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,11 +39,12 @@ def act(
     by: By,
     *,
     more: Mapping[str, Any] | None = None,
+    pass_over: bool = False,
 ) -> dict[int, Decision]:
     """Do a verb to tasks in one transaction (a few, when tasks change hands meanwhile). Returns the decision on each.
 
-    A task that is gone is missing from it. `more`: what the verb's statement takes beyond the usual. Outside a
-    transaction; hold no more than some hundred tasks at once.
+    A task that is gone is missing from it. `more`: what the verb's statement takes beyond the usual. `pass_over`: wait
+    for no lock; what somebody has locked is BUSY. Outside a transaction; hold no more than some hundred tasks at once.
     """
     answers: dict[int, Decision] = {}
     left = sorted(set(tasks))
@@ -48,10 +52,10 @@ def act(
         if not left:
             break
         with connection.transaction():
-            stands, left = _lock(connection, left)
+            stands, left, busy = _lock(connection, left, pass_over=pass_over)
             decided = {task: decide(stand, asked) for task, stand in stands.items()}
             _carry_out(connection, decided, asked, by, more or {})
-        answers |= decided
+        answers |= decided | dict.fromkeys(busy, BUSY)
     return answers | dict.fromkeys(left, MOVED)
 
 
@@ -61,10 +65,23 @@ def cancel(connection: Connection, task: int, *, actor: str, reason: str = "") -
     return "refused" if done is None else done.outcome
 
 
-def _lock(connection: Connection, tasks: Sequence[int]) -> tuple[dict[int, Stand], list[int]]:
-    """Lock leases, then tasks. Returns how each task stands, and those that got onto another lease in between."""
-    locked = {row[0] for row in connection.execute(sql.load("transitions/lock_leases_of"), {"tasks": list(tasks)})}
-    rows = connection.execute(sql.load("transitions/lock_tasks"), {"tasks": list(tasks)}).fetchall()
+def lock_free(connection: Connection, tasks: Sequence[int]) -> set[int]:
+    """Lock those tasks that nobody has locked, in the caller's transaction; for tasks that are on no lease."""
+    return {row[0] for row in connection.execute(sql.load("transitions/lock_free_tasks"), {"tasks": list(tasks)})}
+
+
+def _lock(
+    connection: Connection, tasks: Sequence[int], *, pass_over: bool
+) -> tuple[dict[int, Stand], list[int], list[int]]:
+    """Lock leases, then tasks. Returns how each task stands, those that got onto another lease in between, the busy."""
+    which = "free_" if pass_over else ""
+    given = {"tasks": list(tasks)}
+    locked = {row[0] for row in connection.execute(sql.load(f"transitions/lock_{which}leases_of"), given)}
+    rows = connection.execute(sql.load(f"transitions/lock_{which}tasks"), given).fetchall()
+    busy: list[int] = []
+    if pass_over and len(rows) < len(tasks):
+        there = {row[0] for row in connection.execute("SELECT id FROM task WHERE id = ANY(%(tasks)s)", given)}
+        busy = sorted(there - {row[0] for row in rows})
     leases: dict[int, int] = dict(
         connection.execute(sql.load("transitions/leases_of"), {"tasks": [row[0] for row in rows]}).fetchall()
     )
@@ -72,7 +89,7 @@ def _lock(connection: Connection, tasks: Sequence[int]) -> tuple[dict[int, Stand
     moved: list[int] = []
     for task, state, want, holds, priority, waits in rows:
         if task in leases and leases[task] not in locked:
-            moved.append(task)
+            (busy if pass_over else moved).append(task)
             continue
         stands[task] = Stand(
             state=State(state),
@@ -82,7 +99,7 @@ def _lock(connection: Connection, tasks: Sequence[int]) -> tuple[dict[int, Stand
             waits=waits,
             priority=priority,
         )
-    return stands, moved
+    return stands, moved, busy
 
 
 def _carry_out(

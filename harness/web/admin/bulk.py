@@ -83,7 +83,8 @@ def view(request: HttpRequest, rows: QuerySet[Task], context: dict[str, Any]) ->
             messages.info(request, once.ACTED)
             return HttpResponseRedirect(back)
     context |= {
-        "title": f"{verbs.label_of(asked.verb)} {counted.text}?",
+        "title": f"{verbs.label_of(asked.verb)} {counted.text}?" if counted.matching else "There is nothing to do",
+        "over": "unfinished" if verb.over == "live" else "ended",
         "verb": verbs.label_of(asked.verb),
         "help": verb.help,
         "count": counted.text,

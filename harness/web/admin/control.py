@@ -1,5 +1,6 @@
 """What people set: tenants, quotas, keys, pauses. Each change is in the admin's log with its author."""
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django import forms
@@ -282,7 +283,8 @@ class PauseAdmin(Settable):
 
     may_add = may_delete = True
     form = PauseForm
-    list_display = ("scope", "named", "reason", "author", "source", "until", "created_at")
+    empty = "Nothing is paused."
+    list_display = ("scope", "named", "reason", "author", "source", "ends", "began")
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Pause]":
         """Leave out what has ended."""
@@ -358,6 +360,16 @@ class PauseAdmin(Settable):
     def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
         """Offer to resume, to who may."""
         return (*self.list_display, "act") if self.has_delete_permission(request) else self.list_display
+
+    @admin.display(description="until (UTC)", ordering="until")
+    def ends(self, pause: Pause) -> datetime | str:
+        """Return when it ends by itself."""
+        return pause.until or "it is resumed"
+
+    @admin.display(description="since (UTC)", ordering="created_at")
+    def began(self, pause: Pause) -> datetime:
+        """Return since when."""
+        return pause.created_at
 
     @admin.display(description="what")
     def named(self, pause: Pause) -> str:

@@ -18,6 +18,7 @@ class Inspected(ModelAdmin):  # type: ignore[misc]  # Unfold has no types
     """Rows to look at. `tenant_path`: from the model to its tenant; None: only who sees every tenant sees any."""
 
     tenant_path: ClassVar[str | None] = "tenant_id"
+    empty: ClassVar[str] = ""  # what the list says when there is nothing at all
     keys: ClassVar[tuple[str, ...]] = ("id",)
     keys_from: ClassVar[str | None] = None
 

@@ -62,7 +62,11 @@ def duration(seconds: float) -> str:
 
     >>> duration(0.0123), duration(4.2), duration(61), duration(7300), duration(200000)
     ('12 ms', '4.2 s', '1 min 1 s', '2 h 1 min', '2 d 7 h')
+    >>> duration(0.0), duration(0.00002)
+    ('0 ms', 'less than 1 ms')
     """
+    if 0 < seconds < 0.001:
+        return "less than 1 ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:

@@ -5,7 +5,6 @@ import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict
-from getpass import getuser
 from typing import Any
 
 from django.conf import settings
@@ -14,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from harness.engine import letters, operate
 from harness.engine.letters import Wanted
 from harness.kinds import registry
-from harness.ops.operators import table, tenant_named, told
+from harness.ops.operators import author, table, tenant_named, told
 from harness.store import letters as stored
 from harness.store.database import Connection, connect
 
@@ -148,7 +147,7 @@ class Command(BaseCommand):
             "redrive",
             batches,
             tenant=tenant,
-            actor=f"command:{getuser()}",
+            actor=author(),
             reason=options["why"],
             input=value,
             most=operate.MANY_MOST,

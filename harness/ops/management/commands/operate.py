@@ -1,13 +1,12 @@
-"""`manage.py operate <verb>`: people's verbs on a task, on scopes, and on all tasks that match."""
+"""`manage.py operate <verb>`: people's verbs on a task, on scopes, and on all tasks that match; `operate pauses`."""
 
 import argparse
-import getpass
 import json
 import signal
 import threading
 import uuid
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
@@ -15,9 +14,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.engine import operate
 from harness.kinds import registry
-from harness.ops.operators import tenant_named, told
+from harness.ops.operators import author, table, tenant_named, told
 from harness.policy.lifecycle import State
 from harness.policy.scopes import PRIORITY_KEYS, Scope
+from harness.store import pauses
 from harness.store.database import Connection, connect
 
 UNTIL = "--until: only the pause of a pool, priority, tenant or run ends by itself"
@@ -54,12 +54,18 @@ class Command(BaseCommand):
                     "--until", type=datetime.fromisoformat, metavar="WHEN", help="of a scope: 2026-01-31T18:00+00:00"
                 )
 
+        listing = verbs.add_parser("pauses", help="list what is paused, by whom and why")
+        listing.add_argument("--json", action="store_true")
+
     def handle(self, *args: object, **options: Any) -> None:
         """Do it and say what was done. Raises: CommandError."""
         with told(), connect(settings.DATABASE_URL, "staff", application_name="harness-command") as connection:
             registry.discover(*settings.HARNESS_TASK_PACKAGES)  # a redrive asks what the kind is now
             said: dict[str, Any] | None
-            if options["task"] is not None:
+            if options["verb"] == "pauses":
+                said = None
+                self._pauses(connection, as_json=options["json"])
+            elif options["task"] is not None:
                 said = self._task(connection, options)
             elif (scope := _scope(options)) is not None:
                 said = self._scope(connection, options, *scope)
@@ -73,6 +79,18 @@ class Command(BaseCommand):
             for name, value in said.items():
                 self.stdout.write(f"{name}: {_shown(value)}")
 
+    def _pauses(self, connection: Connection, *, as_json: bool) -> None:
+        found = pauses.in_force(connection)
+        if as_json:
+            self.stdout.write(json.dumps([asdict(one) for one in found], indent=1, default=str))
+            return
+        heads = ("scope", "what", "whose", "since (UTC)", "until (UTC)", "by", "reason")
+        rows = [
+            (one.scope, one.key, one.source, _utc(one.created_at), _utc(one.until), one.author, one.reason)
+            for one in found
+        ]
+        self.stdout.write(table(heads, rows) if rows else "nothing is paused")
+
     def _task(self, connection: Connection, options: dict[str, Any]) -> dict[str, Any]:
         if any(options[name] is not None for name in ("run", "tenant", "tag", "pool", "priority", "kind", "state")):
             raise CommandError("--task: names one task alone; leave the other filters out")
@@ -82,7 +100,7 @@ class Command(BaseCommand):
             raise CommandError(UNTIL)
         more = {"priority": int(options["to"][1])} if "to" in options else {}
         done = operate.VERBS[options["verb"]].run(
-            connection, options["task"], tenant=None, actor=_who(), reason=options["reason"], **more
+            connection, options["task"], tenant=None, actor=author(), reason=options["reason"], **more
         )
         return {"outcome": done.outcome}
 
@@ -95,14 +113,14 @@ class Command(BaseCommand):
             )
             return None
         if options["verb"] == "resume":
-            done = operate.resume_scope(connection, scope, named, tenant=None, actor=_who(), reason=options["reason"])
+            done = operate.resume_scope(connection, scope, named, tenant=None, actor=author(), reason=options["reason"])
         else:
             done = operate.pause_scope(
                 connection,
                 scope,
                 named,
                 tenant=None,
-                actor=_who(),
+                actor=author(),
                 reason=options["reason"],
                 until=options["until"],
             )
@@ -131,7 +149,7 @@ class Command(BaseCommand):
                 options["verb"],
                 where,
                 tenant=None,
-                actor=_who(),
+                actor=author(),
                 reason=options["reason"],
                 priority=int(options["to"][1]) if "to" in options else None,
                 stop=stop.is_set,
@@ -171,8 +189,8 @@ def _scope(options: dict[str, Any]) -> tuple[Scope, str] | None:
     return None
 
 
-def _who() -> str:
-    return f"operator:{getpass.getuser()}"
+def _utc(moment: datetime | None) -> str:
+    return "it is resumed" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _shown(value: Any) -> str:

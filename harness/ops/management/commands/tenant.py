@@ -1,19 +1,17 @@
 """`manage.py tenant create | list | artifacts | delete`."""
 
 import argparse
-import getpass
 import json
 import re
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
-import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.engine import housekeeping
-from harness.ops.operators import table, told
+from harness.ops.operators import author, table, told
 from harness.store import artifacts, keys
 from harness.store import housekeeping as stored
 from harness.store.database import Connection
@@ -119,29 +117,24 @@ class Command(BaseCommand):
 
     def _delete(self, options: dict[str, Any]) -> None:
         name = options["name"]
-        try:
-            with _owner() as connection:
-                if not options["yes"]:
-                    _, rows, now = housekeeping.look(connection, name)
-                    self.stdout.write(table(("table", "rows"), sorted(rows.items())))
-                    raise CommandError(
-                        f"nothing was deleted; `manage.py tenant delete {name} --yes"
-                        f"{' --cancel' if now.tasks or now.slots else ''}` deletes all of it, for good"
-                    )
-                done = housekeeping.delete_tenant(
-                    connection,
-                    name,
-                    actor=f"command:{getpass.getuser()}",
-                    reason=options["reason"],
-                    cancel=options["cancel"],
-                    patience_s=options["wait_s"],
-                    say=lambda line: self.stdout.write(f"  {line}"),
+        with told(after="what was deleted is gone: run this again"), _owner() as connection:
+            if not options["yes"]:
+                _, rows, now = housekeeping.look(connection, name)
+                self.stdout.write(table(("table", "rows"), sorted(rows.items())))
+                raise CommandError(
+                    f"nothing was deleted; `manage.py tenant delete {name} --yes"
+                    f"{' --cancel' if now.tasks or now.slots else ''}` deletes all of it, for good"
                 )
-                rows = stored.audit(connection, done.audit)
-        except psycopg.Error as error:
-            raise CommandError(
-                f"the database: {str(error).strip().splitlines()[0]}; what was deleted is gone: run this again"
-            ) from None
+            done = housekeeping.delete_tenant(
+                connection,
+                name,
+                actor=author(),
+                reason=options["reason"],
+                cancel=options["cancel"],
+                patience_s=options["wait_s"],
+                say=lambda line: self.stdout.write(f"  {line}"),
+            )
+            rows = stored.audit(connection, done.audit)
         self.stdout.write(table(("table", "rows"), sorted(rows.items())))
         self.stdout.write(
             f"tenant {name} is gone ({done.cancelled:,} tasks were cancelled first); audit entry {done.audit} stays"
