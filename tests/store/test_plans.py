@@ -45,10 +45,11 @@ BY_PARTIAL_INDEX = ("transitions/wake_due", "transitions/expire_due", "transitio
 
 # The auditor's: each table that may be large is read by windows of its primary key, the rest of it by key.
 AUDIT = (
-    "tasks", "members", "leases", "trace", "attempts", "orphaned_attempts", "orphaned_bodies", "flows",
+    "tasks", "members", "leases", "trace", "attempts", "orphaned_attempts", "orphaned_bodies", "orphaned_steps",
+    "flows",
     "usage_attempts",
 )  # fmt: skip
-LARGE = r"Scan .*on (task|task_body|attempt|lease_member|lease|flow|run|event_\w+)\b"
+LARGE = r"Scan .*on (task|task_body|attempt|step|lease_member|lease|flow|run|event_\w+)\b"
 
 
 @pytest.mark.parametrize("analysed", [False, True])
