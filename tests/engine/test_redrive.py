@@ -18,7 +18,7 @@ from harness.kinds import Context, Permanent, kind, registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.store import queries, transitions
-from tests.dead_letters import bury, public
+from tests.dead_letters import bury, public, with_steps
 from tests.stage import Stage, wait_until
 
 _tokens: list[str] = []
@@ -295,16 +295,6 @@ def test_all_of_a_reason_go_together_and_what_is_refused_is_counted_with_its_mes
         stage.connection, "redrive", dead(stage, Wanted(kind="none")), tenant=stage.tenant, actor="test"
     )
     assert (nothing.done["redriven"], nothing.already, dict(nothing.refused)) == (0, 0, {})
-
-
-def with_steps(stage: Stage, task: int) -> None:
-    """As if it had finished two steps and died within a third."""
-    stage.connection.execute(
-        "INSERT INTO step (task_id, tenant_id, ordinal, key, name, release_no, began_at, finished_at, result) "
-        "SELECT %s, %s, n, '', 'step ' || n, 1, now(), CASE WHEN n < 3 THEN now() END, CASE WHEN n < 3 THEN '1' END "
-        "FROM generate_series(1, 3) n",
-        (task, stage.tenant),
-    )
 
 
 def test_finished_steps_stay_with_the_old_input_and_go_with_another_and_the_preview_says_so(stage: Stage) -> None:
