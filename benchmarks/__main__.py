@@ -31,6 +31,7 @@ NAMES = (
     "ingest",
     "crash",
     "guards",
+    "steps",
     "chaos",
     "simulator",
 )

@@ -165,6 +165,21 @@ def age_sessions_of(pids: Sequence[int], by_s: float) -> dict[str, int]:
     return {"sessions": aged.rowcount}
 
 
+def step_times(tags: Sequence[str]) -> dict[str, list[float]]:
+    """Return what each step of the tasks of these tags took, in milliseconds, as `bench.stepping` says.
+
+    A task writes its line of the effect log just before it settles: those that have not are waited for.
+    """
+    with open_connection("engine") as connection:
+        while True:
+            rows = connection.execute(
+                "SELECT output -> 'ms' FROM task_body WHERE input ->> 'tag' = ANY(%s)", (list(tags),)
+            ).fetchall()
+            if all(row[0] is not None for row in rows):
+                return {"ms": [ms for row in rows for ms in row[0]]}
+            time.sleep(0.05)
+
+
 def spent() -> dict[str, int]:
     """Return what all tasks together have paid: attempts, lost starts; and how often one was handed back."""
     with open_connection("engine") as connection:

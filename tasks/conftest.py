@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -65,10 +66,13 @@ class Uploads:
 
 
 class Alone:
-    """A `Context` for one call of a kind: calls go straight through, `stop` plays a person's cancel."""
+    """A `Context` for one call of a kind: steps and calls go straight through, `stop` plays a person's cancel."""
 
     def __init__(self, connection: "psycopg.Connection[Any] | None" = None, *, tenant_id: int = 1) -> None:
         self.calls: list[str] = []
+        self.steps: list[str] = []
+        self.recorded: dict[str, Any] = {}  # results of steps that an earlier attempt finished, by name
+        self._inside: str | None = None
         self.shown: list[str] = []
         self.used: list[tuple[str, int, int]] = []
         self.stop = False
@@ -87,7 +91,7 @@ class Alone:
 
     @property
     def token(self) -> str:
-        return "token-1"
+        return "token-1" if self._inside is None else f"token-1-{self._inside}"
 
     def cancelled(self) -> bool:
         return self.stop
@@ -95,6 +99,21 @@ class Alone:
     def checkpoint(self) -> None:
         if self.stop:
             raise Cancelled
+
+    def step(self, name: str, fn: Callable[[], T], *, key: str = "") -> T:
+        self.checkpoint()
+        if name in self.recorded:
+            recorded: T = self.recorded[name]
+            return recorded
+        self.steps.append(name)
+        self._inside = name
+        try:
+            made = fn()
+        finally:
+            self._inside = None
+        self.recorded[name] = made
+        assert json.loads(json.dumps(made)) == made, f"the result of step {name!r} is no plain JSON"
+        return made
 
     def call(self, resource: str, fn: Callable[[], T]) -> T:
         self.calls.append(resource)

@@ -33,3 +33,13 @@ def bury(stage: Stage, tasks: list[int], message: str = "boom", error_class: str
 
 def public(stage: Stage, task: int) -> uuid.UUID:
     return uuid.UUID(str(stage.row(task)["public_id"]))
+
+
+def with_steps(stage: Stage, task: int) -> None:
+    """As if a task had finished the steps `step 1` and `step 2`, and ended within `step 3`."""
+    stage.connection.execute(
+        "INSERT INTO step (task_id, tenant_id, ordinal, key, name, release_no, began_at, finished_at, result) "
+        "SELECT id, tenant_id, n, '', 'step ' || n, 1, now(), CASE WHEN n < 3 THEN now() END, "
+        'CASE WHEN n < 3 THEN \'{"b": 1, "a": "ä"}\' END FROM task, generate_series(1, 3) n WHERE id = %s',
+        (task,),
+    )

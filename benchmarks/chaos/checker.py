@@ -4,9 +4,10 @@ What is believed: the clients' answers, the receiver's log, the trace against th
 
 * lost                 accepted, but not there; not ended although nothing holds it; succeeded without all its effects
 * duplicated_effects   two tokens for one piece of work; an execution or an effect that the trace knows no claim for;
-                       two executions under one claim. The same token again is legal: work is done at least once, and a
-                       receiver can tell by the token. An effect counts when it was begun (after the fence check): what
-                       was under way when its process was stopped may come in late.
+                       two executions under one claim; two tokens for one effect of a step, one token for two effects,
+                       a step that began again after it had finished. The same token again is legal: work is done at
+                       least once, and a receiver can tell by the token. An effect counts when it was begun (after the
+                       fence check): what was under way when its process was stopped may come in late.
 * illegal_transitions  an event, or a change of state, that policy.lifecycle.TABLE doesn't have; a gap in the trace
 * caps_exceeded        slots of pools; caps of tenants, quotas, runs and resources: in every sample of leases, and at
                        every instant of the receiver's log; zombies count
@@ -16,9 +17,10 @@ What is believed: the clients' answers, the receiver's log, the trace against th
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from benchmarks.chaos import caps
+from benchmarks.chaos import caps, stepwise
 from benchmarks.chaos.history import Finding, History, TaskRow, TraceEvent
 from benchmarks.chaos.view import View, token, view
+from harness.policy import steps
 from harness.policy.lifecycle import TABLE, TERMINAL, Event, State
 
 COLUMNS = ("lost", "duplicated_effects", "illegal_transitions", "caps_exceeded", "leaked_leases")
@@ -29,7 +31,18 @@ LATER_S = 3600.0  # due so late that waiting is what was asked for
 def check(history: History) -> list[Finding]:
     """Return everything that is wrong."""
     seen = view(history)
-    rules = (lost, tokens, executions, effects, transitions, caps.by_lease, caps.by_visit, provider, leaks)
+    rules = (
+        lost,
+        tokens,
+        executions,
+        effects,
+        *stepwise.RULES,
+        transitions,
+        caps.by_lease,
+        caps.by_visit,
+        provider,
+        leaks,
+    )
     return [finding for rule in rules for finding in rule(seen)]
 
 
@@ -131,7 +144,7 @@ def _wrong(event: TraceEvent, state: str | None, number: int) -> str | None:
         return f"event {number} of its trace has the number {event.seq}"
     if event.source != state:
         return f"{event.event} (number {number}) says it was {event.source}, but it was {state}"
-    if event.event == WISH:
+    if event.event == WISH or event.event in steps.EVENTS:
         legal = event.source == event.target == State.RUNNING
     else:
         row = TABLE[Event(event.event)] if event.event in set(Event) else None

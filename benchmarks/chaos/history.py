@@ -38,7 +38,7 @@ class TaskRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TraceEvent:
-    """One event of the trace. `id`: of the task."""
+    """One event of the trace. `id`: of the task; `step`: the ordinal of the step that it is of."""
 
     id: int
     seq: int
@@ -46,6 +46,7 @@ class TraceEvent:
     event: str
     source: str | None
     target: str
+    step: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +68,10 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """One effect: its token and number in the task; `sent_s` by the worker right after its fence check; `came_s`."""
+    """One effect: its token and number in the task; `sent_s` by the worker right after its fence check; `came_s`.
+
+    `token` is the task's, as that of its execution; `step`: the token that the effect itself had, if it is a step's.
+    """
 
     token: str
     i: int
@@ -75,6 +79,7 @@ class Effect:
     pid: int
     sent_s: float
     came_s: float
+    step: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 One asyncio server on a thread of the benchmark, one connection an execution, lines of text:
 
     worker: `begin TOKEN I POOL PID BEGAN_S`   receiver: `NUMBER`, the how manieth execution of this token it is
-    worker: `effect N SENT_S`                  receiver: a number, once it is written down
+    worker: `effect N SENT_S [TOKEN]`          receiver: a number, once it is written down; TOKEN: of its step
     worker: `end ENDED_S`                      and the connection is closed
 
 Without an `end` the end of the connection ends the execution: the kernel closes it for a process that gets kill -9.
@@ -96,9 +96,17 @@ class Receiver:
         if visit is not None:
             self._visits.append(replace(visit, ended_s=at_s))
 
-    def _effect(self, key: int, n: str, sent_s: str) -> int:
+    def _effect(self, key: int, n: str, sent_s: str, step: str = "") -> int:
         visit = self._open[key]
         self._effects.append(
-            Effect(token=visit.token, i=visit.i, n=int(n), pid=visit.pid, sent_s=float(sent_s), came_s=time.time())
+            Effect(
+                token=visit.token,
+                i=visit.i,
+                n=int(n),
+                pid=visit.pid,
+                sent_s=float(sent_s),
+                came_s=time.time(),
+                step=step,
+            )
         )
         return len(self._effects)

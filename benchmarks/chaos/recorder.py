@@ -33,8 +33,9 @@ SELECT t.id, t.public_id::text, tenant.name, t.kind, t.pool, coalesce((b.input -
 FROM task t JOIN tenant ON tenant.id = t.tenant_id JOIN task_body b ON b.task_id = t.id ORDER BY t.id
 """
 _TRACE = """
-SELECT task_id, seq, extract(epoch FROM at)::double precision, event, from_state, to_state FROM event
-ORDER BY task_id, seq
+SELECT task_id, seq, extract(epoch FROM at)::double precision, event, from_state, to_state,
+       (data ->> 'ordinal')::integer
+FROM event ORDER BY task_id, seq
 """
 
 
@@ -165,7 +166,7 @@ def tasks(connection: psycopg.Connection[Any]) -> tuple[TaskRow, ...]:
 def trace(connection: psycopg.Connection[Any]) -> tuple[TraceEvent, ...]:
     """Return the whole trace, by task and number."""
     return tuple(
-        TraceEvent(id=row[0], seq=row[1], at_s=row[2], event=row[3], source=row[4], target=row[5])
+        TraceEvent(id=row[0], seq=row[1], at_s=row[2], event=row[3], source=row[4], target=row[5], step=row[6])
         for row in connection.execute(_TRACE)
     )
 

@@ -19,7 +19,14 @@ import psycopg
 from harness.store import sql
 
 VARIABLE = "HARNESS_BENCH_SABOTAGE"
-STATEMENTS = ("release", "claim", "tell_expired", "settle")  # tell_expired: the second of a claim
+STATEMENTS = {
+    "release": "transitions/release",
+    "claim": "transitions/claim",
+    "tell_expired": "transitions/tell_expired",  # the second of a claim
+    "settle": "transitions/settle",
+    "step_begin": "steps/begin",
+    "step_finish": "steps/finish",
+}
 POINTS = ("before", "after")
 HOWS = ("exit", "cut")
 TAKEN = "taken"
@@ -49,7 +56,7 @@ def taken(folder: Path) -> list[tuple[str, int, float]]:
 
 def install(folder: str) -> None:
     """Let the cursors of this process, and of those that it forks, obey orders."""
-    names = {sql.load(f"transitions/{name}"): name for name in STATEMENTS}
+    names = {sql.load(file): name for name, file in STATEMENTS.items()}
     plain = psycopg.Cursor.execute
 
     def execute(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:

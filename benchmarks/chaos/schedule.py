@@ -42,6 +42,7 @@ KILLED = {
 }
 STOPPED = {"child": 1, "worker_net": 1, "worker_db": 1, "worker_cpu": 1, "dispatcher": 2, "beat": 1, "web": 1}
 SERVERS = {"redis_flush": 1, "redis_restart": 1, "postgres_fast": 1, "postgres_immediate": 1}
+ORDER_SHARES = 3  # a deck holds so great a part of the orders: all are dealt in three
 MESSAGES = {"duplicate": 1, "replay": 1, "delay": 2}
 
 What = Literal["kill", "stop", "server", "messages", "sabotage"]
@@ -118,12 +119,12 @@ def _deal(dice: random.Random) -> Iterator[tuple[What, str]]:
     for what, roles in weights:
         cards += [(what, role) for role, weight in roles.items() for _ in range(weight)]
     orders = sabotage.orders()
-    half = len(orders) // 2
+    share = len(orders) // ORDER_SHARES
     turn = 0
     while True:
-        if turn % 2 == 0:
+        if turn % ORDER_SHARES == 0:
             dice.shuffle(orders)
-        deck = cards + [("sabotage", name) for name in orders[half * (turn % 2) :][:half]]
+        deck = cards + [("sabotage", name) for name in orders[share * (turn % ORDER_SHARES) :][:share]]
         dice.shuffle(deck)
         yield from deck
         turn += 1
@@ -158,10 +159,18 @@ def work(seed: int, length_s: float, *, verbs: Collection[str]) -> list[Work]:
         else:
             found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), dice.uniform(0.05, 1.5)))
         at_s += dice.expovariate(ARRIVALS_PER_S)
-    return [replace(one, verbs=_verbs(dice, one, verbs)) for one in found]
+    return [_in_steps(replace(one, verbs=_verbs(dice, one, verbs))) for one in found]
+
+
+def _in_steps(one: Work) -> Work:
+    """Let half of the single pieces of work do their effects in steps. Not by the dice: a seed's work stays itself."""
+    if one.i % 2 == 0 or one.run or one.how != "transient" or not one.kind.startswith(EFFECT):
+        return one
+    return replace(one, kind=one.kind.replace(EFFECT, STEPS), effects=3 + one.i // 2 % 2)
 
 
 CHAT = "llm.chat"
+EFFECT, STEPS = "bench.effect.", "bench.steps."
 # As often as their pools have slots for: what waits long in line would hide how soon a task comes back after a kill.
 _SHORT = (*("bench.effect.tool_write", "bench.effect.tool_read", "bench.effect.llm") * 2, "bench.effect.cpu")
 _LONG = (*("bench.effect.tool_write", "bench.effect.llm") * 2, "bench.effect.cpu", "bench.effect.ingest")

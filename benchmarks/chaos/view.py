@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 from benchmarks.chaos.history import History, TaskRow, TraceEvent, Visit
 from harness.policy.lifecycle import Event, State
+from harness.policy.steps import EVENTS as STEP_EVENTS
 from harness.store.sessions import FENCE_AFTER_S
 
 CLOCK_S = 0.005  # an event's time is taken in the database, an effect's in the worker: the order of a few ms is open
+PASSING = frozenset({"wish", Event.REPRIORITISE, *STEP_EVENTS})  # it stands where it stood before
 EXIT_S = 2.0  # a process that has handed back what it ran has this long to be gone
 
 
@@ -118,7 +120,7 @@ def recoveries(seen: View) -> list[Recovery]:
 
 def _again(trace: Sequence[TraceEvent], killed_s: float) -> tuple[TraceEvent | None, TraceEvent | None]:
     """Return how a task was given up after a kill, if that was the first thing, and its next claim if it followed."""
-    later = [event for event in trace if event.at_s > killed_s and event.event not in ("wish", Event.REPRIORITISE)]
+    later = [event for event in trace if event.at_s > killed_s and event.event not in PASSING]
     if len(later) < 2 or later[0].event not in (Event.LOSE, Event.INTERRUPT) or later[1].event != Event.CLAIM:
         return None, None
     return later[0], later[1]

@@ -39,6 +39,7 @@ from harness.ops.local.ports import LOOPBACK, free_port
 from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology, parse
+from harness.policy.steps import FINISHED, STARTED
 
 MINUTES, QUICK_MINUTES = 10.0, 2.0
 QUIET_S = 240.0  # the patience with what was accepted: a quarantine's one slot has the longest line
@@ -195,6 +196,10 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "errors": outcome.errors,
         "executions": len(history.visits),
         "effects": len(history.effects),
+        "steps": sum(event.event == FINISHED for event in history.trace),
+        "step_effects": len({(effect.token, effect.n) for effect in history.effects if effect.step}),
+        "steps_begun_again": sum(event.event == STARTED for event in history.trace)
+        - len({(event.id, event.step) for event in history.trace if event.event == STARTED}),
         "effects_again": len(history.effects) - len({(effect.token, effect.n) for effect in history.effects}),
         "provider": asdict(history.provider) if history.provider else None,
         "answers": {str(status): n for status, n in sorted(outcome.answers.items())},

@@ -80,6 +80,11 @@ def _delete_body(connection: Connection, found: Found, still_so: StillSo) -> boo
     return findings.delete_body(connection, found.id)
 
 
+def _delete_steps(connection: Connection, found: Found, still_so: StillSo) -> bool:
+    assert found.id is not None
+    return findings.delete_steps(connection, found.id)
+
+
 def _same(name: str) -> Callable[[Found, Found], bool]:
     def still(before: Found, now: Found) -> bool:
         return bool(before.facts[name] == now.facts[name])
@@ -125,6 +130,8 @@ RULES: dict[str, Rule] = {
              repair=_delete_attempt, does="the attempt goes"),
         Rule(name="body_without_task", look="orphaned_bodies", means="its task is gone",
              repair=_delete_body, does="the body goes"),
+        Rule(name="steps_without_task", look="orphaned_steps", means="their task is gone",
+             repair=_delete_steps, does="the steps go"),
         # No state without a way out.
         Rule(name="stranded", look="tasks", means="it is queued, but neither ready, nor due some time, nor released",
              repair=_back_on_the_way, does="it is ready (ripen)"),
@@ -134,6 +141,8 @@ RULES: dict[str, Rule] = {
              repair=_back_on_the_way, does="it gets the hold `operator`, which people lift"),
         Rule(name="version_unknown", look="tasks", level="warning",
              means="tasks wait for a worker that knows this version, and for 10 minutes there was none"),
+        Rule(name="steps_differ", look="tasks", level="warning",
+             means="tasks wait for a worker whose code has the steps that they have recorded, for 10 minutes now"),
         # Caps hold. A cap that was lowered is no fault: then nothing is released until enough has ended.
         *(
             Rule(name=name, look="caps", level="warning", means=means, looks=3)

@@ -21,7 +21,15 @@ from harness.store.findings import Found
 from harness.telemetry import logs
 
 SMALL = ("leases", "members", "caps", "charges", "queues", "usage", "transactions", "dead_rows")  # whole, in each round
-LARGE = ("tasks", "flows", "attempts", "trace", "orphaned_attempts", "orphaned_bodies")  # in windows, by turns
+LARGE = (
+    "tasks",
+    "flows",
+    "attempts",
+    "trace",
+    "orphaned_attempts",
+    "orphaned_bodies",
+    "orphaned_steps",
+)  # in windows, by turns
 TURNS = {"tasks": 5}  # windows in one turn, where not one: what may be stuck is found first
 BY_ID = frozenset(stored.WINDOWS) - {"flows"}
 SUSPECTS_MOST = 500  # at once; more say no more than these

@@ -1,5 +1,6 @@
 """The context of a running task: `kinds.Context`, fenced. Every effect goes through here or not at all."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -8,11 +9,13 @@ from django.conf import settings
 
 from harness.engine import downstream
 from harness.engine.artifacts import RunArtifacts
-from harness.engine.calls import LEAVE_AFTER_S, Call, is_left
+from harness.engine.calls import LEAVE_AFTER_S, Call, Hand, is_left
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
 from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
+from harness.engine.steps import Steps
 from harness.kinds.errors import Cancelled
+from harness.kinds.registry import Kind
 from harness.store import sessions
 from harness.store.database import Connection
 from harness.store.transitions import ClaimedTask
@@ -23,14 +26,24 @@ T = TypeVar("T")
 class RunContext:
     """One attempt at one task; implements `kinds.Context`."""
 
-    __slots__ = ("_output", "_process", "_resources", "_running", "_task")
+    __slots__ = ("_lock", "_output", "_process", "_resources", "_running", "_steps", "_task")
 
-    def __init__(self, process: ProcessState, running: Running, task: ClaimedTask, resources: frozenset[str]) -> None:
+    def __init__(self, process: ProcessState, running: Running, task: ClaimedTask, kind: Kind) -> None:
         self._process = process
         self._running = running
         self._task = task
-        self._resources = resources
+        self._resources = kind.resources
         self._output: Output | None = None
+        self._lock = threading.Lock()  # of what threads of the kind share: the hand for calls, and what was spent
+        self._steps = Steps(
+            process,
+            running,
+            task,
+            task_token=f"harness-{task.public_id}" + (f"-{task.token_epoch}" if task.token_epoch else ""),
+            bundle=kind.bundle,
+            checkpoint=self.checkpoint,
+            check=self._check,
+        )
 
     @property
     def task_id(self) -> str:
@@ -44,9 +57,8 @@ class RunContext:
 
     @property
     def token(self) -> str:
-        """The same over all attempts of the task, until it is sent again with another input."""
-        epoch = self._task.token_epoch
-        return f"harness-{self._task.public_id}" + (f"-{epoch}" if epoch else "")
+        """The same over all attempts of the task, or of the step; until it is sent again with another input."""
+        return self._steps.token()
 
     @property
     def artifacts(self) -> RunArtifacts:
@@ -68,6 +80,11 @@ class RunContext:
         if self._running.stop is not None:
             raise Cancelled(self._running.stop)
 
+    def step(self, name: str, fn: Callable[[], T], *, key: str = "") -> T:
+        """Do something once over all attempts. Raises: see `kinds.Context.step`."""
+        result: T = self._steps.run(name, fn, key)
+        return result
+
     def call(self, resource: str, fn: Callable[[], T]) -> T:
         """Call a declared downstream once. Raises: see `kinds.Context.call`."""
         if resource not in self._resources:
@@ -77,7 +94,8 @@ class RunContext:
         self.checkpoint()
         running = self._running
         call = Call(lambda: downstream.call(fn), self._over)
-        hand, running.hand = running.hand or self._process.hands.take(), None
+        with self._lock:
+            hand, running.hand = running.hand or self._process.hands.take(), None
         running.calls.add(call)
         try:
             hand.begin(call)
@@ -90,11 +108,19 @@ class RunContext:
             running.calls.discard(call)
             left = self._leave(call)
             if not left:
-                running.hand = hand
+                self._keep(hand)
         if left:
             raise Cancelled(running.stop or "stop")
         result: T = call.outcome()
         return result
+
+    def _keep(self, hand: Hand) -> None:
+        """Keep a thread for the next call; one is enough, whatever many the kind's own threads have made at once."""
+        with self._lock:
+            if self._running.hand is None:
+                self._running.hand = hand
+                return
+        self._process.hands.give_back(hand)
 
     def _leave(self, call: Call) -> bool:
         """Leave a call that isn't done. False: it is done."""
@@ -131,8 +157,9 @@ class RunContext:
             raise ValueError(f"tokens can't be below 0: {tokens_in} in, {tokens_out} out")
         usd: float | None = settings.HARNESS_MODELS.cost_usd(model, tokens_in, tokens_out)
         running = self._running
-        running.tokens += tokens_in + tokens_out
-        running.usd = None if usd is None or running.usd is None else running.usd + usd
+        with self._lock:
+            running.tokens += tokens_in + tokens_out
+            running.usd = None if usd is None or running.usd is None else running.usd + usd
         return usd
 
     def end(self) -> None:

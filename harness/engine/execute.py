@@ -114,7 +114,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     running.tokens, running.usd = 0, 0.0
     if process.draining or running.stop is not None:
         return settle.interrupt(task.id, task.release_no, why=running.stop or "drain", slot_s=0.0)
-    context = RunContext(process, running, task, frozenset(kind.resources))
+    context = RunContext(process, running, task, kind)
     try:
         payload = kind.input.model_validate(task.input)
         result = kind.run(context, payload)

@@ -20,10 +20,11 @@ from harness.engine.calls import Call, Hand, Hands
 from harness.engine.live import Live
 from harness.engine.together import Together
 from harness.policy.errors import Unavailable
-from harness.store import transitions
+from harness.store import steps, transitions
 from harness.store.database import LOCKED, Connection, Role, borrowed, open_pool
 from harness.store.doorbell import Doorbell
 from harness.store.sessions import FENCE_AFTER_S
+from harness.store.steps import Beginning, Finishing
 from harness.store.transitions import ClaimedTask, Ended
 from harness.telemetry import logs
 
@@ -141,6 +142,8 @@ class ProcessState:
         self.live = Live(settings.HARNESS_LIVE_URL, may_send=fence.is_open)
         self.claims: Together[tuple[int, int], list[ClaimedTask]] = Together(self._claim, lanes=LANES)
         self.settles: Together[Ended, psycopg.Error | None] = Together(self._settle, lanes=LANES)
+        self._begins: Together[Beginning, bool] = Together(self._begin, lanes=LANES)
+        self._finishes: Together[Finishing, bool] = Together(self._finish, lanes=LANES)
 
     def drain(self) -> None:
         """Take no new lease, and ask what runs to end at its next checkpoint."""
@@ -217,6 +220,27 @@ class ProcessState:
         except psycopg.Error as error:
             return error
         return psycopg.errors.LockNotAvailable(LOCKED)
+
+    def begin_step(self, one: Beginning) -> bool:
+        """Begin a step. False: its task was taken back. Raises: LeaseLost, Unavailable, psycopg.Error."""
+        # Where a time limit is raised into the thread, anywhere, nobody else may depend on what it had begun.
+        return self._begins.run(one) if self.time_limit_error is None else self._begin([one])[0]
+
+    def finish_step(self, one: Finishing) -> bool:
+        """Record that a step has finished. False: its task was taken back. Raises: as `begin_step`."""
+        return self._finishes.run(one) if self.time_limit_error is None else self._finish([one])[0]
+
+    def _begin(self, some: Sequence[Beginning]) -> list[bool]:
+        """Begin steps over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
+        self.fence.check()
+        with borrowed(self.db) as connection:
+            return steps.begin(connection, some, actor=self.actor)
+
+    def _finish(self, some: Sequence[Finishing]) -> list[bool]:
+        """Finish steps over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
+        self.fence.check()
+        with borrowed(self.db) as connection:
+            return steps.finish(connection, some, actor=self.actor)
 
 
 def open_process(

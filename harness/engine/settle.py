@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.engine import payload
 from harness.kinds import models
-from harness.kinds.errors import Cancelled, Permanent, WorkError
+from harness.kinds.errors import Cancelled, Permanent, StepMismatch, WorkError
 from harness.kinds.registry import Kind
 from harness.policy import retry
 from harness.policy.errors import ErrorClass, Invalid, TooLarge
@@ -35,6 +35,8 @@ def from_error(
     task: ClaimedTask, kind: Kind, error: BaseException, *, slot_s: float, stop: str | None, jitter: float
 ) -> Outcome:
     """The attempt raised: retry, postpone, fail, or give way to a wish or a drain. `jitter` in [0, 1)."""
+    if isinstance(error, StepMismatch):
+        return _held(task, f"its steps are not those that were recorded: {_said(error)}", slot_s=slot_s)
     if isinstance(error, Cancelled) and stop != "timeout":
         return interrupt(task.id, task.release_no, why=stop or "drain", slot_s=slot_s)
     error_class, message = _classify(error, kind, timed_out=stop == "timeout")
@@ -95,13 +97,18 @@ def interrupt(task: int, release_no: int, *, why: str, slot_s: float) -> Outcome
 def mismatch(task: ClaimedTask, *, known: int | None) -> Outcome:
     """This worker doesn't know the kind, or knows another version: held until one does; never discarded."""
     what = f"kind {task.kind!r}" if known is None else f"version {task.version} of kind {task.kind!r} (it has {known})"
+    return _held(task, f"the worker doesn't know {what}", slot_s=0.0)
+
+
+def _held(task: ClaimedTask, reason: str, *, slot_s: float) -> Outcome:
     return Outcome(
         task=task.id,
         release_no=task.release_no,
         event=Event.MISMATCH,
-        slot_s=0.0,
+        slot_s=slot_s,
         hold="version",
-        data={"reason": f"the worker doesn't know {what}"},
+        message=reason,
+        data={"reason": reason},
     )
 
 

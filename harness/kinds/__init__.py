@@ -1,7 +1,7 @@
 """What the author of a kind sees: `@kind`, `Context`, and the errors that work may end in."""
 
 from harness.kinds.context import Context
-from harness.kinds.errors import Cancelled, Permanent, RateLimited, TimedOut, Transient
+from harness.kinds.errors import Cancelled, Permanent, RateLimited, StepMismatch, TimedOut, Transient
 from harness.kinds.registry import Kind, kind
 
-__all__ = ["Cancelled", "Context", "Kind", "Permanent", "RateLimited", "TimedOut", "Transient", "kind"]
+__all__ = ["Cancelled", "Context", "Kind", "Permanent", "RateLimited", "StepMismatch", "TimedOut", "Transient", "kind"]

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Context(Protocol):
-    """One attempt at one task. Not shared between threads that the kind starts, unless it says so."""
+    """One attempt at one task. The kind's own threads may share `step`, `call`, `spent`, `token` and `checkpoint`."""
 
     @property
     def task_id(self) -> str:
@@ -28,9 +28,10 @@ class Context(Protocol):
 
     @property
     def token(self) -> str:
-        """An idempotency token for a side effect: the same over all attempts of the task.
+        """An idempotency token for a side effect: the same over all attempts of the task; inside a step, of that step.
 
-        Also when it is redriven as it was; another one when it is redriven with another input.
+        Also when it is redriven as it was; another one when it is redriven with another input. Ask for it on the thread
+        of the step (`ctx.call` hands it on): on another one, while steps are under way, it raises RuntimeError.
         """
         ...
 
@@ -50,6 +51,23 @@ class Context(Protocol):
 
     def checkpoint(self) -> None:
         """Stop here if someone wants it. Raises: Cancelled."""
+        ...
+
+    def step(self, name: str, fn: Callable[[], T], *, key: str = "") -> T:
+        """Do something once: when it has finished, a later attempt gets its result, and `fn` isn't called again.
+
+        The result is JSON (dict with text keys, list, text, number, bool, None) of at most 256 KiB; what is larger goes
+        to `ctx.artifacts`, its id into the result. An attempt that ends inside leaves the step unfinished: the next one
+        does it again, with the same `ctx.token`. An error that the kind lives with is caught inside `fn`.
+
+        Steps follow each other by name as they did before, or the task waits for a worker with other code. Those that
+        may overtake each other have a `key`: it names a line of steps of its own, also on a thread of its own. Join
+        such threads before the next step without a key. No step inside a step, none inside `ctx.db()`, none in a kind
+        with `bundle=True`.
+
+        Raises: Cancelled before it begins; StepMismatch; Permanent (result, name, place); LeaseLost (engine); whatever
+        `fn` raised.
+        """
         ...
 
     def call(self, resource: str, fn: Callable[[], T]) -> T:

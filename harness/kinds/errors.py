@@ -69,3 +69,10 @@ class Cancelled(BaseException):
 
     A BaseException, so that a kind's `except Exception` does not swallow a person's wish.
     """
+
+
+class StepMismatch(BaseException):
+    """Raised into a kind whose steps aren't those that an earlier attempt recorded: the task is held, hold `version`.
+
+    A BaseException, so that a kind's `except Exception` does not go on with the wrong steps.
+    """

@@ -2,9 +2,9 @@
 
 V1  In which states a task is sent again, verbs.redrive decides.
 V2  With the old input: the version must be the one that runs now; the idempotency token stays, so an effect that
-    was made isn't made twice.
+    was made isn't made twice, and so do the finished steps: they are replayed.
 V3  With another input: the version that runs now, and the token changes (a new epoch): an effect of the old input must
-    not answer for the new one.
+    not answer for the new one. Its steps are dropped with it.
 V4  Attempts, lost starts and postponements begin at 0; release_no, the fence, never goes back.
 """
 

@@ -33,6 +33,8 @@ def task_of(
     for at_s, event, before, after in events:
         if event == Event.CLAIM and after == State.RUNNING:
             start_s, ended_s = at_s, None
+        elif before == State.RUNNING and after == State.RUNNING:
+            continue  # a wish, a step: it runs on
         elif before == State.RUNNING and start_s is not None:
             again = after in RELEASABLE and event in (Event.LOSE, Event.INTERRUPT)
             attempts.append(TracedAttempt(event, start_s, at_s - start_s, 0.0 if again else None))

@@ -13,7 +13,7 @@ from harness.store.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What must be known of a task to send it again, and what its ended attempts have used."""
+    """What must be known of a task to send it again, what its ended attempts have used, and the steps they finished."""
 
     id: int
     public_id: uuid.UUID
@@ -30,6 +30,7 @@ class Facts:
     slot_s: float
     tokens: int
     usd: float | None
+    steps: int
 
 
 def facts(connection: Connection, tasks: Sequence[int]) -> list[Facts]:

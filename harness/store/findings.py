@@ -28,6 +28,7 @@ WINDOWS = {
     "trace": 500,
     "orphaned_attempts": 3000,
     "orphaned_bodies": 3000,
+    "orphaned_steps": 3000,
     "flows": 1000,
 }
 HOT_TABLES = ("task", "task_body", "lease", "lease_member", "flow", "charge", "worker_session", "leader")
@@ -83,7 +84,7 @@ class OpenFinding:
 
 
 def by_id(connection: Connection, look: str, *, after: int, until: int = LAST_ID, limit: int | None = None) -> Page:
-    """Look at the next rows of tasks, members, leases, attempts, trace, orphaned_attempts or orphaned_bodies."""
+    """Look at the next rows of tasks, members, leases, attempts, trace, or what is orphaned of a task."""
     size = WINDOWS[look] if limit is None else limit
     parameters: dict[str, Any] = {"after": after, "until": until, "limit": size}
     if look == "tasks":
@@ -236,4 +237,10 @@ def delete_body(connection: Connection, task: int) -> bool:
     statement = (
         "DELETE FROM task_body b WHERE b.task_id = %s AND (SELECT t.id FROM task t WHERE t.id = b.task_id) IS NULL"
     )
+    return connection.execute(statement, (task,)).rowcount > 0
+
+
+def delete_steps(connection: Connection, task: int) -> bool:
+    """Delete the steps of a task that is gone."""
+    statement = "DELETE FROM step s WHERE s.task_id = %s AND (SELECT t.id FROM task t WHERE t.id = s.task_id) IS NULL"
     return connection.execute(statement, (task,)).rowcount > 0

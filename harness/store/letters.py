@@ -17,6 +17,7 @@ Place = tuple[datetime, int]  # when a letter died, and its id: a page begins be
 
 END_OF_TIME: Place = (datetime(9999, 1, 1, tzinfo=UTC), 2**63 - 1)  # a page that begins at the newest
 EVENTS_SHOWN = 5
+STEPS_SHOWN = 5
 INPUT_CHARS = 2000
 EVERY_CHAR = 2**31 - 1
 
@@ -41,6 +42,8 @@ class Looked:
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A dead letter. `input`: JSON text, its first characters of `input_chars`; `events`: the last ones, newest first.
+
+    `steps`: the last ones that began, newest first, of `steps_finished` and what is unfinished.
 
     `started`, `ended`, `slot_s`: of the last attempt, if there was one (a task may expire before its first).
     """
@@ -67,6 +70,8 @@ class Letter:
     ended: datetime | None
     slot_s: float | None
     events: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    steps_finished: int
 
 
 def looked(
@@ -102,7 +107,8 @@ def looked(
 def whole(connection: Connection, tasks: Sequence[int], *, input_chars: int = INPUT_CHARS) -> list[Letter]:
     """Return letters by id, in the order asked for; those that are no letters any more are left out."""
     cursor = connection.execute(
-        sql.load("letters/whole"), {"tasks": list(tasks), "chars": input_chars, "events": EVENTS_SHOWN}
+        sql.load("letters/whole"),
+        {"tasks": list(tasks), "chars": input_chars, "events": EVENTS_SHOWN, "steps": STEPS_SHOWN},
     )
     found = {row[0]: Letter(*row) for row in cursor}
     return [found[task] for task in tasks if task in found]

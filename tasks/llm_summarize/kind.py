@@ -1,12 +1,16 @@
 """`llm.summarize`: a text becomes a few sentences, by any endpoint that speaks OpenAI's chat completions.
 
+A text that one prompt can't hold is summarised in parts, then the summaries are: each is a step, so that an attempt
+after a crash or a 429 asks (and pays) only for what is missing. How a text was split is a step as well: the limit comes
+from the environment, and may be another one when the task goes on.
+
 From the worker's environment, never from a payload: LLM_BASE_URL, LLM_MODEL, LLM_API_KEY. The client sends each
 request once; waiting and trying again is the task layer's.
 """
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 RESOURCE = "llm:default"
 PROMPT_CHARS = 24_000  # of the text, about 6,000 tokens; LLM_PROMPT_CHARS changes it
+PARTS_MOST = 12  # more than the longest text has by default
 TIMEOUT_S = 60.0  # between two bytes of the answer; LLM_TIMEOUT_S changes it
 CONNECT_S = 5.0
 CONNECTIONS = 64  # of one process: more than the threads that could call at once, so none waits for another's
@@ -48,7 +53,17 @@ class Summary(BaseModel):
     model: str
     tokens_in: int
     tokens_out: int
+    parts: int
     truncated: bool
+
+
+class Said(TypedDict):
+    """What one call gave: the result of a step."""
+
+    summary: str
+    model: str
+    tokens_in: int
+    tokens_out: int
 
 
 @kind(
@@ -57,16 +72,72 @@ class Summary(BaseModel):
     input=Source,
     output=Summary,
     resources={RESOURCE: 1},
-    timeout_s=120,
+    timeout_s=600,
     est_s=2.0,
     costs=True,
 )
 def summarize(ctx: Context, payload: Source) -> Summary:
-    """Ask for a summary once. Raises: Permanent when the worker isn't set up or the model says nothing."""
+    """Ask for a summary, of each part once. Raises: Permanent when the worker isn't set up or nothing comes of it."""
+    ends = ctx.step("split", lambda: split(payload.text, _budget()))
+    said: list[Said] = []
+    for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False), start=1):
+        part = payload.model_copy(update={"text": payload.text[begin:end]})
+        if len(ends) > 1 and not part.text.strip():
+            continue
+        name = "summarise" if len(ends) == 1 else f"summarise part {number} of {len(ends)}"
+        said.append(ctx.step(name, lambda part=part: _ask(ctx, part)))  # type: ignore[misc]  # mypy can't infer the default
+    if not said:
+        raise Permanent("text: holds nothing but blanks; send some words")
+    if len(said) > 1:
+        together = payload.model_copy(update={"text": "\n\n".join(one["summary"] for one in said)})
+        said.append(ctx.step("summarise the summaries", lambda: _ask(ctx, together)))
+    return Summary(
+        summary=said[-1]["summary"],
+        model=said[-1]["model"],
+        tokens_in=sum(one["tokens_in"] for one in said),
+        tokens_out=sum(one["tokens_out"] for one in said),
+        parts=len(ends),
+        truncated=ends[-1] < len(payload.text),
+    )
+
+
+def split(text: str, budget_chars: int) -> list[int]:
+    """Return where each part of a text ends: at the last blank that fits in `budget_chars`, PARTS_MOST parts at most.
+
+    >>> split("one two three", 8), split("onetwothree", 8), split("one", 8)
+    ([8, 13], [8, 11], [3])
+    """
+    ends: list[int] = []
+    begin = 0
+    while begin < len(text) and len(ends) < PARTS_MOST:
+        end = begin + budget_chars
+        if end < len(text):
+            blank = max(text.rfind(" ", begin, end), text.rfind("\n", begin, end)) + 1
+            # Without a blank near the end (a script without blanks, a very long word) the cut goes through.
+            begin = blank if blank > begin + budget_chars * 0.8 else end
+        else:
+            begin = len(text)
+        ends.append(begin)
+    return ends
+
+
+def prompt_of(source: Source) -> str:
+    """Return the prompt."""
+    # The text must not end the part that holds it.
+    text = source.text.replace("</document>", "< /document>")
+    number = f"{source.sentences} sentence{'s' if source.sentences > 1 else ''}"
+    title = f"Title: {' '.join(source.title.split())}\n" if source.title.strip() else ""
+    return (
+        f"Summarise the document in at most {number}. Answer with the summary only.\n{title}"
+        f"<document>\n{text}\n</document>"
+    )
+
+
+def _ask(ctx: Context, source: Source) -> Said:
+    """Ask for the summary of a text that fits, once."""
     base_url, model = _needed("LLM_BASE_URL"), _needed("LLM_MODEL")
-    budget = int(_number("LLM_PROMPT_CHARS", PROMPT_CHARS, least=100))
     client = _client(base_url, os.environ.get("LLM_API_KEY") or "none", _number("LLM_TIMEOUT_S", TIMEOUT_S, least=0.1))
-    prompt = prompt_of(payload, budget)
+    text = source.text[: _budget()]  # summaries of many parts may be long
 
     def ask() -> "openai.types.chat.ChatCompletion":
         import openai
@@ -74,8 +145,11 @@ def summarize(ctx: Context, payload: Source) -> Summary:
         try:
             answer = client.chat.completions.create(
                 model=model,
-                messages=[{"role": "system", "content": _SYSTEM}, {"role": "user", "content": prompt}],
-                max_completion_tokens=TOKENS_TO_THINK + TOKENS_A_SENTENCE * payload.sentences,
+                messages=[
+                    {"role": "system", "content": _SYSTEM},
+                    {"role": "user", "content": prompt_of(source.model_copy(update={"text": text}))},
+                ],
+                max_completion_tokens=TOKENS_TO_THINK + TOKENS_A_SENTENCE * source.sentences,
             )
         except (ValueError, openai.APIResponseValidationError) as error:
             raise Transient(f"LLM_BASE_URL answered what isn't JSON: {type(error).__name__}") from error
@@ -91,30 +165,16 @@ def summarize(ctx: Context, payload: Source) -> Summary:
     summary = _storable((choice and choice.message.content) or "").strip()
     if not summary:
         raise Permanent(f"{model} gave an empty summary (finish_reason: {choice.finish_reason if choice else 'none'})")
-    return Summary(
+    return Said(
         summary=summary,
         model=_storable(answer.model or model),
         tokens_in=answer.usage.prompt_tokens if answer.usage else 0,
         tokens_out=answer.usage.completion_tokens if answer.usage else 0,
-        truncated=len(payload.text) > budget,
     )
 
 
-def prompt_of(source: Source, budget_chars: int) -> str:
-    """Return the prompt; the text is cut at the last blank that fits in `budget_chars`."""
-    text = source.text
-    if len(text) > budget_chars:
-        end = max(text.rfind(" ", 0, budget_chars), text.rfind("\n", 0, budget_chars))
-        # Without a blank near the end (a script without blanks, a very long word) the cut goes through.
-        text = text[: end if end > budget_chars * 0.8 else budget_chars]
-    # The text must not end the part that holds it.
-    text = text.replace("</document>", "< /document>")
-    number = f"{source.sentences} sentence{'s' if source.sentences > 1 else ''}"
-    title = f"Title: {' '.join(source.title.split())}\n" if source.title.strip() else ""
-    return (
-        f"Summarise the document in at most {number}. Answer with the summary only.\n{title}"
-        f"<document>\n{text}\n</document>"
-    )
+def _budget() -> int:
+    return int(_number("LLM_PROMPT_CHARS", PROMPT_CHARS, least=100))
 
 
 def _storable(text: str) -> str:

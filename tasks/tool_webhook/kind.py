@@ -1,5 +1,7 @@
 """`tool.webhook`: a JSON body delivered by POST, with one idempotency token over all attempts, signed where set so.
 
+The delivery is a step: one that was recorded isn't made again, and one that wasn't is repeated under the step's token.
+
 A secret comes from the worker's environment, bound to its endpoint's address and tenants: it is in no payload, result,
 error or log, and no tenant can have something signed for an address of their own.
 """
@@ -68,24 +70,30 @@ def webhook(ctx: Context, payload: Delivery) -> Delivered:
     """Deliver once. Raises: Permanent for an unknown endpoint, a refused address or a 4xx; else as `egress.post`."""
     endpoint = _Endpoint(url=payload.url) if payload.url is not None else _named(payload.endpoint or "", ctx.tenant_id)
     body = json.dumps(payload.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    headers = {"content-type": "application/json", "idempotency-key": ctx.token}
-    if endpoint.secrets:
-        headers |= _signatures(endpoint, ctx.token, body, now=datetime.datetime.now(datetime.UTC))
 
-    def deliver() -> int:
-        answer = egress.post(endpoint.url, body=body.encode(), headers=headers, timeout_s=payload.timeout_s)
-        if 200 <= answer.status < 300:
-            return answer.status
-        if answer.status in (409, 425):
-            # What a receiver says whose first delivery of this token is still under way.
-            raise Transient(f"the receiver answered {answer.status}", retry_after_s=answer.retry_after_s)
-        error = egress.error_of_status(answer.status, "the receiver", retry_after_s=answer.retry_after_s)
-        raise error or Permanent(
-            f"the receiver answered {answer.status}; a webhook follows no redirect: give the address that it leads to"
-        )
+    def deliver() -> dict[str, JsonValue]:
+        token = ctx.token
+        headers = {"content-type": "application/json", "idempotency-key": token}
+        if endpoint.secrets:
+            headers |= _signatures(endpoint, token, body, now=datetime.datetime.now(datetime.UTC))
+        status = ctx.call(RESOURCE, lambda: _post(endpoint.url, body.encode(), headers, payload.timeout_s))
+        return {"status": status, "token": token, "signed": bool(endpoint.secrets)}
 
-    status = ctx.call(RESOURCE, deliver)
-    return Delivered(status=status, token=ctx.token, signed=bool(endpoint.secrets))
+    return Delivered.model_validate(ctx.step("deliver", deliver))
+
+
+def _post(url: str, body: bytes, headers: dict[str, str], timeout_s: float) -> int:
+    """Return the 2xx of the receiver. Raises: what another answer is."""
+    answer = egress.post(url, body=body, headers=headers, timeout_s=timeout_s)
+    if 200 <= answer.status < 300:
+        return answer.status
+    if answer.status in (409, 425):
+        # What a receiver says whose first delivery of this token is still under way.
+        raise Transient(f"the receiver answered {answer.status}", retry_after_s=answer.retry_after_s)
+    error = egress.error_of_status(answer.status, "the receiver", retry_after_s=answer.retry_after_s)
+    raise error or Permanent(
+        f"the receiver answered {answer.status}; a webhook follows no redirect: give the address that it leads to"
+    )
 
 
 def _named(name: str, tenant: int) -> _Endpoint:

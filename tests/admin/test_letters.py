@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.admin.conftest import House
 from tests.admin.pages import token_of
-from tests.dead_letters import bury
+from tests.dead_letters import bury, with_steps
 
 PAGES = ("/admin/dead-letters/", "/admin/dead-letters/list/", "/admin/dead-letters/redrive/?kind=noop.single")
 
@@ -52,6 +52,19 @@ def test_all_of_a_reason_are_sent_again_with_a_reason_once(house: House) -> None
     assert "sent already" in client.post(at, body, follow=True).text
     assert {house.stage.state(task) for task in tasks} == {"failed_terminal"}
     assert "too old" in client.post(at, {"reason": "x", "_once": "x"}).text
+
+
+def test_letters_tell_their_last_steps_and_the_form_what_becomes_of_them(house: House) -> None:
+    (task,) = dead(house)
+    with_steps(house.stage, task)
+    client = house.login("operator")
+    listed = client.get("/admin/dead-letters/list/").text
+    assert "steps: step 1 → step 2 → step 3 (not finished)" in listed
+    assert (
+        "2 finished steps stay and are not done again" in client.get(f"/admin/dead-letters/redrive/?task={task}").text
+    )
+    form = client.get(f"/admin/store/task/{task}/do/redrive/").text
+    assert "2 finished steps stay and are not done again" in form
 
 
 def test_ticked_letters_go_alone_and_a_token_is_for_what_was_ticked(house: House) -> None:

@@ -13,6 +13,7 @@ from harness.engine import operate
 from harness.policy.lifecycle import State
 from tests.admin.conftest import BACKEND, House
 from tests.admin.pages import token_of
+from tests.dead_letters import with_steps
 
 
 def page_of(task: int, verb: str = "cancel") -> str:
@@ -164,6 +165,24 @@ def test_a_task_page_shows_its_line_of_states_and_tracebacks_to_operators_alone(
         attempt = house.stage.one("SELECT id FROM attempt")
         detail = house.login(name).get(f"/admin/store/attempt/{attempt}/change/")
         assert detail.status_code == 200 and ("secret.py" in detail.text) is shown, name
+
+
+def test_a_task_page_shows_its_steps_and_its_trace_without_them(house: House) -> None:
+    task = house.task()
+    house.stage.connection.execute(
+        "INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data) "
+        "VALUES (%s, %s, 2, now(), 'step_started', 'running', 'running', 'worker db', '{}')",
+        (task, house.ours),
+    )
+    with_steps(house.stage, task)
+    page = house.login("ours-admin").get(f"/admin/store/task/{task}/change/").text
+    assert all(f'<td class="h-wide">step {n}</td>' in page for n in (1, 2, 3))
+    assert "not finished" in page and "step_started" not in page
+    house.stage.connection.execute("UPDATE step SET differed_at = now(), key = 'left <b>' WHERE ordinal = 1")
+    page = house.login("operator").get(f"/admin/store/task/{task}/change/").text
+    assert "the code that came to it was another" in page and "left &lt;b&gt;" in page
+    without = house.login("operator").get(f"/admin/store/task/{house.task()}/change/").text
+    assert "<h2>Steps</h2>" not in without
 
 
 def test_every_state_has_a_sentence_a_mark_and_a_colour(root: Any) -> None:

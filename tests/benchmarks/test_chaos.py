@@ -87,6 +87,16 @@ def effect(sent_s: float, *, pid: int = WORKER, task: str = A, i: int = 1) -> Ef
     return Effect(token=f"harness-{task}", i=i, n=0, pid=pid, sent_s=sent_s, came_s=sent_s + 0.001)
 
 
+def of_step(sent_s: float, n: int, *, pid: int = WORKER) -> Effect:
+    """An effect of task D, which does each in a step."""
+    return replace(effect(sent_s, pid=pid, task="task-d", i=4), n=n, step=f"harness-task-d-s{n + 1}")
+
+
+def stepped(id: int, *events: tuple[tuple[float, str, str | None, str], int | None]) -> tuple[TraceEvent, ...]:
+    found = trace(id, *(event for event, _ in events))
+    return tuple(replace(event, step=step) for event, (_, step) in zip(found, events, strict=True))
+
+
 SOUND = History(
     ended_s=100.0,
     accepted=(
@@ -294,6 +304,73 @@ PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
 }
 
 
+D = "task-d"  # two steps, the second of them again after a kill
+STEPPED = replace(
+    SOUND,
+    accepted=(*SOUND.accepted, Accepted(i=4, task=D, tenant="gamma")),
+    tasks=(*SOUND.tasks, row(4, D, "succeeded", 11, kind="bench.steps.cpu", effects=2)),
+    trace=(
+        *SOUND.trace,
+        *stepped(
+            4,
+            ((1.0, "submit", None, "queued"), None),
+            ((30.0, "claim", "queued", "running"), None),
+            ((30.1, "step_started", "running", "running"), 1),
+            ((30.3, "step_finished", "running", "running"), 1),
+            ((30.4, "step_started", "running", "running"), 2),
+            ((50.0, "lose", "running", "queued"), None),
+            ((51.0, "claim", "queued", "running"), None),
+            ((51.1, "steps_replayed", "running", "running"), None),
+            ((51.2, "step_started", "running", "running"), 2),
+            ((51.4, "step_finished", "running", "running"), 2),
+            ((51.5, "succeed", "running", "succeeded"), None),
+        ),
+    ),
+    visits=(*SOUND.visits, visit(30.05, 31.0, task=D, i=4), visit(51.05, 51.45, task=D, i=4, number=2, pid=NEXT)),
+    effects=(*SOUND.effects, of_step(30.2, 0), of_step(30.5, 1), of_step(51.3, 1)),
+)
+STEP_PLANTED: dict[str, tuple[str, Callable[[], History]]] = {
+    "an effect of a step under another token": (
+        "duplicated_effects",
+        lambda: replace(STEPPED, effects=(*STEPPED.effects, replace(of_step(51.3, 1), step="other"))),
+    ),
+    "one token for the effects of two steps": (
+        "duplicated_effects",
+        lambda: replace(
+            STEPPED, effects=tuple(replace(one, step="same") if one.step else one for one in STEPPED.effects)
+        ),
+    ),
+    "an effect of a step that had finished": (
+        "duplicated_effects",
+        lambda: replace(STEPPED, effects=(*STEPPED.effects, of_step(51.25, 0))),
+    ),
+    "a step that began again after it had finished": (
+        "duplicated_effects",
+        lambda: replace(
+            STEPPED, trace=tuple(replace(e, step=1) if (e.id, e.seq) == (4, 9) else e for e in STEPPED.trace)
+        ),
+    ),
+    "a success without one of its steps": (
+        "lost",
+        lambda: replace(
+            STEPPED,
+            trace=tuple(replace(e, event="wish", step=None) if (e.id, e.seq) == (4, 10) else e for e in STEPPED.trace),
+        ),
+    ),
+}
+
+
+def test_steps_that_were_begun_again_but_never_redone_are_sound() -> None:
+    assert check(STEPPED) == []
+    assert History.from_json(json.loads(json.dumps(STEPPED.as_json()))) == STEPPED
+
+
+@pytest.mark.parametrize("fault", STEP_PLANTED)
+def test_each_fault_of_steps_is_found(fault: str) -> None:
+    column, plant = STEP_PLANTED[fault]
+    assert columns(plant()) == [column]
+
+
 @pytest.mark.parametrize("fault", PLANTED)
 def test_each_planted_fault_is_found_once_and_nothing_else(fault: str) -> None:
     column, plant = PLANTED[fault]
@@ -363,7 +440,7 @@ def test_a_process_that_is_ordered_to_dies_or_loses_its_connection_at_a_statemen
     obeyed = ["claim.after.cut", "claim.before.exit", "tell_expired.before.cut"]
     assert [name for name, _, _ in sabotage.taken(tmp_path)] == obeyed
     assert run() == (0, "")
-    assert {sql.load(f"transitions/{name}") for name in sabotage.STATEMENTS}  # each names a file that is there
+    assert {sql.load(file) for file in sabotage.STATEMENTS.values()}  # each names a file that is there
 
 
 def test_the_receiver_ends_an_execution_when_its_process_is_killed() -> None:

@@ -152,6 +152,13 @@ def test_the_arms_without_guards_do_each_task_exactly_once_too(quick: Quick) -> 
     assert set(report["guards_cpu_ratio"]) == {"bundled", "unbundled"}
 
 
+def test_every_step_is_timed_alone_and_with_all_slots_at_it(quick: Quick) -> None:
+    report = quick("steps")
+    assert [one["steps"] for one in report["runs"]] == [900] * len(report["runs"])
+    assert 0 < report["alone_p50_ms"] <= report["alone_p95_ms"]
+    assert 0 < report["busy_p50_ms"] <= report["busy_p95_ms"] and report["busy_steps_per_s"] > 0
+
+
 def test_the_simulator_is_measured_in_every_shape(quick: Quick) -> None:
     report = quick("simulator")
     assert len(report["tasks_per_s"]) == 5

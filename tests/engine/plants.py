@@ -193,6 +193,27 @@ def body_without_task(house: House) -> Planted:
     return Planted("body of task 1000000000000", after=lambda: gone(house, "task_body"))
 
 
+def steps_without_task(house: House) -> Planted:
+    house.force(
+        "INSERT INTO step (task_id, tenant_id, ordinal, key, name, release_no, began_at) "
+        "SELECT 10^12, %s, n, '', 'search', 1, now() FROM generate_series(1, 3) n",
+        house.stage.tenant,
+    )
+    return Planted("steps of task 1000000000000", after=lambda: gone(house, "step"))
+
+
+def steps_differ(house: House) -> Planted:
+    (task,) = house.stage.submit()
+    house.into(task, "paused", ", holds = '{version}'")
+    house.force(
+        "INSERT INTO step (task_id, tenant_id, ordinal, key, name, release_no, began_at, differed_at) "
+        f"VALUES (%s, %s, 1, '', 'search', 1, {AGO}, {AGO})",
+        task,
+        house.stage.tenant,
+    )
+    return Planted("kind noop.single@1")
+
+
 def stranded(house: House) -> Planted:
     (task,) = house.stage.submit()
     house.force("UPDATE task SET ready = false")
@@ -359,7 +380,8 @@ PLANTS: dict[str, Callable[[House], Planted]] = {
     for plant in (
         running_without_lease, member_of_idle_task, member_of_other_release, member_at_odds, ready_while_leased,
         lease_without_session, lease_without_member, release_not_taken_back, zombie_for_long, member_without_lease,
-        member_without_task, task_without_body, task_without_run, attempt_without_task, body_without_task, stranded,
+        member_without_task, task_without_body, task_without_run, attempt_without_task, body_without_task,
+        steps_without_task, steps_differ, stranded,
         never_due, paused_without_hold, version_unknown, pool_over_slots, tenant_over_cap, run_over_cap, quota_over_cap,
         resource_over_capacity, flow_missing, queue_too_long, charged_twice, charges_not_folded, usage_differs,
         fence_went_back, attempts_miscounted, trace_gap, trace_elsewhere, old_transaction, dead_rows,

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.test import override_settings
 from pydantic import BaseModel
@@ -17,7 +18,7 @@ from harness.kinds import Context, Permanent, kind, registry
 from harness.policy.admission import Forbidden, OverQuota
 from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.store import queries, transitions
-from tests.dead_letters import bury, public
+from tests.dead_letters import bury, public, with_steps
 from tests.stage import Stage, wait_until
 
 _tokens: list[str] = []
@@ -294,6 +295,42 @@ def test_all_of_a_reason_go_together_and_what_is_refused_is_counted_with_its_mes
         stage.connection, "redrive", dead(stage, Wanted(kind="none")), tenant=stage.tenant, actor="test"
     )
     assert (nothing.done["redriven"], nothing.already, dict(nothing.refused)) == (0, 0, {})
+
+
+def test_finished_steps_stay_with_the_old_input_and_go_with_another_and_the_preview_says_so(stage: Stage) -> None:
+    kept, dropped = bury(stage, stage.submit("test.deliver", n=2, input='{"to": "nobody"}'))
+    with_steps(stage, kept)
+    with_steps(stage, dropped)
+    seen = operate.forecast_one(stage.connection, public(stage, kept), tenant=stage.tenant)
+    assert (seen.steps_kept, seen.steps_dropped) == (2, 0)
+    seen = operate.forecast_one(stage.connection, public(stage, dropped), tenant=stage.tenant, input={"to": "you"})
+    assert (seen.steps_kept, seen.steps_dropped) == (0, 2)
+    many = operate.forecast(stage.connection, [[kept, dropped]], tenant=None)
+    assert (many.steps_kept, many.steps_dropped) == (4, 0)
+    assert stage.one("SELECT count(*) FROM step") == 6, "a preview does nothing"
+    send(stage, kept)
+    send(stage, dropped, input={"to": "you"})
+    assert stage.one("SELECT array_agg(DISTINCT task_id) FROM step") == [kept]
+    told = "SELECT data FROM event WHERE task_id = %s AND event = 'redrive'"
+    assert stage.one(told, kept) == {"input": "kept", "steps_kept": 2}
+    assert stage.one(told, dropped) == {"input": "changed", "token_epoch": 1, "steps_dropped": 2}
+
+
+def test_role_web_drops_the_steps_of_its_own_tenant_alone_and_writes_none(stage: Stage) -> None:
+    (task,) = bury(stage, stage.submit("test.deliver", input='{"to": "nobody"}'))
+    with_steps(stage, task)
+    web = stage.open("web")
+    with web:
+        redrive(web, public(stage, task), tenant=stage.tenant, actor="key:1", input={"to": "you"})
+        assert stage.one("SELECT count(*) FROM step") == 0
+        with_steps(stage, task)
+        other = stage.add_tenant("other")
+        with queries.as_tenant(web, other):
+            assert web.execute("SELECT count(*) FROM step").fetchone() == (0,)
+            assert web.execute("DELETE FROM step").rowcount == 0
+        for statement in ("UPDATE step SET result = '2'", "INSERT INTO step (task_id) VALUES (1)"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), queries.as_tenant(web, stage.tenant):
+                web.execute(statement)
 
 
 def test_a_preview_of_one_says_whether_it_begins_anew(stage: Stage) -> None:

@@ -60,7 +60,8 @@ def test_attempts_repeat_one_token_until_a_2xx_ends_it_and_the_secret_stands_now
         run(stage, task, times=7)
         assert stage.state(task) == "succeeded"
         assert len(receiver.seen) == 4, "a 2xx ends it"
-    token = f"harness-{stage.row(task)['public_id']}"
+    token = receiver.seen[0].headers["idempotency-key"]
+    assert token.startswith(f"harness-{stage.row(task)['public_id']}-s1-")  # of its step
     for seen in receiver.seen:
         assert seen.headers["idempotency-key"] == seen.headers["webhook-id"] == token
         assert standardwebhooks.Webhook(SECRET).verify(seen.body, seen.headers) == {"n": 1}

@@ -67,6 +67,11 @@ def filled(stage: Stage, name: str) -> int:
     with stage.process(session) as process:
         stage.run_all(process)
     execute = stage.connection.execute
+    execute(
+        "INSERT INTO step (task_id, tenant_id, ordinal, key, name, release_no, began_at) "
+        "SELECT id, tenant_id, n, '', 'a', 1, now() FROM task, generate_series(1, 2) n WHERE tenant_id = %s",
+        (tenant,),
+    )
     execute("INSERT INTO quota (tenant_id, scope, name, cap) VALUES (%s, 'pool', 'db', 1)", (tenant,))
     execute(
         "INSERT INTO idempotency (tenant_id, route, key, body_hash, fields, made, expires_at) "
@@ -98,8 +103,8 @@ def test_deleting_a_tenant_leaves_no_row_no_file_and_one_audit_entry(stage: Stag
     assert (verb, subject, subject_id, reason, ended) == ("tenant.delete", "tenant leaver", tenant, "asked for", True)
     assert actor.startswith("operator:")
     assert data | {"event": 0} == {
-        "task": 4, "task_body": 4, "event": 0, "run": 1, "artifact": 1, "api_key": 1, "quota": 1, "idempotency": 1,
-        "tenant": 1, **{name: data[name] for name in ("attempt", "charge", "flow") if name in data},
+        "task": 4, "task_body": 4, "step": 8, "event": 0, "run": 1, "artifact": 1, "api_key": 1, "quota": 1,
+        "idempotency": 1, "tenant": 1, **{name: data[name] for name in ("attempt", "charge", "flow") if name in data},
     }  # fmt: skip
     assert data["event"] == 12
 
@@ -202,6 +207,7 @@ def test_retention_removes_what_is_old_and_nothing_else(stage: Stage) -> None:
         owner.execute("UPDATE idempotency SET expires_at = now() - interval '1 s'")
     done = json.loads(run("retention", "--json"))
     assert done["rows"]["task"] == 3 and done["rows"]["task_body"] == 3 and done["rows"]["event"] == 9
+    assert done["rows"]["step"] == 6
     assert done["rows"]["idempotency"] == 1
     left = stage.one("SELECT array_agg(id) FROM task WHERE tenant_id = %s", tenant)
     assert waiting in left and len(left) == 2 and not set(old) & set(left)

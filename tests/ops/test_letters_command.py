@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from tests.dead_letters import bury, public
+from tests.dead_letters import bury, public, with_steps
 from tests.stage import Stage
 
 
@@ -34,8 +34,13 @@ def test_groups_list_and_show(stage: Stage) -> None:
 
 def test_a_redrive_says_what_it_would_do_and_does_it_with_yes(stage: Stage) -> None:
     one, two = bury(stage, stage.submit(n=2), "row {} is odd")
+    with_steps(stage, one)
+    assert json.loads(run("show", str(public(stage, one))))["steps"][0]["name"] == "step 3"
     told = run("redrive", "--kind", "noop.single")
     assert "2 tasks would be sent again, 0 of them anew" in told and "--yes does it" in told
+    assert "2 finished steps stay and are not done again; 0 are dropped" in told
+    other = run("redrive", str(public(stage, one)), "--input", '{"tag": "b"}')
+    assert "0 finished steps stay and are not done again; 2 are dropped and done again" in other
     assert stage.state(one) == "failed_terminal"
     assert json.loads(run("redrive", "--kind", "noop.single", "--json"))["tasks"] == 2
     assert (

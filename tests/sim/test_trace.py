@@ -91,6 +91,8 @@ def test_attempts_are_what_lies_between_claim_and_exit() -> None:
         SUBMIT,
         (3.0, "ripen", "queued", "queued"),
         (4.0, "claim", "queued", "running"),
+        (4.5, "wish", "running", "running"),
+        (5.0, "step_started", "running", "running"),
         (6.0, "fail", "running", "failed_retryable"),
         (9.0, "requeue", "failed_retryable", "queued"),
         (10.0, "claim", "queued", "running"),

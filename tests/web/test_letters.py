@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.store import keys
-from tests.dead_letters import bury, public
+from tests.dead_letters import bury, public, with_steps
 from tests.stage import Stage
 from tests.web.conftest import Api, assert_problem
 
@@ -55,6 +55,29 @@ def test_letters_are_listed_grouped_and_read_without_a_traceback(api: Api, stage
     assert api.http.get("/api/v1/dead-letters", params={"class": "timeout"}).json()["items"] == []
     for answer in (first, api.http.get(item["links"]["self"]), api.http.get("/api/v1/dead-letters/groups")):
         assert "secret.py" not in answer.text and "not yours" not in answer.text
+
+
+def test_a_letter_shows_its_last_steps_and_a_preview_what_becomes_of_them(
+    api: Api, stage_beside: Stage, tenant: int
+) -> None:
+    (task,) = dead(stage_beside, tenant, 1, "row is odd", input="{}")
+    with_steps(stage_beside, task)
+    at = f"/api/v1/dead-letters/{public(stage_beside, task)}"
+    letter = api.http.get(at).json()
+    assert [(step["name"], step["finished_at"] is None) for step in letter["steps"]] == [
+        ("step 1", False),
+        ("step 2", False),
+        ("step 3", True),
+    ]
+    assert letter["steps_finished"] == 2
+    listed = api.http.get("/api/v1/dead-letters").json()["items"][0]
+    assert listed["steps"] == letter["steps"]
+    for body, steps in (({}, (2, 0)), ({"input": {"tag": "b"}}, (0, 2))):
+        preview = api.http.post(letter["links"]["redrive"], json={"preview": True} | body).json()["preview"]
+        assert (preview["steps_kept"], preview["steps_dropped"]) == steps
+    assert len(api.http.get(letter["links"]["steps"]).json()["items"]) == 3
+    assert api.http.post(letter["links"]["redrive"], json={"input": {"tag": "b"}}).json()["anew"]
+    assert api.http.get(letter["links"]["steps"]).json()["items"] == []
 
 
 def test_a_task_is_sent_again_with_and_without_another_input(api: Api, stage_beside: Stage, tenant: int) -> None:

@@ -1,8 +1,8 @@
-"""`bench.effect.POOL` and `bench.brief`: work whose every execution and effect a receiver outside of Harness records.
+"""`bench.effect.POOL`, `bench.steps.POOL`, `bench.brief`: work whose every execution and effect a receiver records.
 
-HARNESS_BENCH_RECEIVER is the receiver's host:port (benchmarks.chaos.receiver). An effect goes through `ctx.call`, with
-`ctx.token`, as a webhook would; its moment is taken right after the fence check of `ctx.call`. Without the variable
-the kinds fail: they are for `script/bench chaos`.
+The receiver stands outside of Harness: HARNESS_BENCH_RECEIVER is its host:port (benchmarks.chaos.receiver). An effect
+goes through `ctx.call`, with `ctx.token`, as a webhook would; its moment is taken right after the fence check of
+`ctx.call`. Without the variable the kinds fail: they are for `script/bench chaos`.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -55,9 +56,9 @@ class Visit:
         self._file = connection.makefile("rw", encoding="ascii", newline="\n")
         self.number = int(self._say(opening))
 
-    def effect(self, n: int) -> str:
-        """Do an effect: it is done when the receiver has written it down."""
-        return self._say(f"effect {n} {time.time():.6f}")
+    def effect(self, n: int, token: str = "") -> str:
+        """Do an effect, in a step under a token of its own: it is done when the receiver has written it down."""
+        return self._say(f"effect {n} {time.time():.6f} {token}".rstrip())
 
     def end(self) -> None:
         """Say that it is over: exactly when, whenever the receiver gets to read it."""
@@ -107,6 +108,26 @@ def act(ctx: Context, deed: Deed, pool: str) -> Done:
     return Done(i=deed.i)
 
 
+def act_in_steps(ctx: Context, deed: Deed, pool: str) -> Done:
+    """Do each effect in a step, and hold the slot before and after it, also between effect and record."""
+    rest_s = deed.hold_s / (3 * deed.effects)
+    with visiting(ctx, deed, pool) as visit:
+
+        def write(n: int) -> str:
+            token = ctx.token
+            answer = ctx.call(RESOURCES[pool], lambda: visit.effect(n, token))
+            _hold(ctx, rest_s)
+            return answer
+
+        for n in range(deed.effects):
+            _hold(ctx, rest_s)
+            if n == 1 and visit.number <= deed.fails:
+                raise Transient(f"execution {visit.number} of {deed.fails} that fail, as asked")
+            ctx.step(f"write {n}", partial(write, n))
+            _hold(ctx, rest_s)
+    return Done(i=deed.i)
+
+
 def _hold(ctx: Context, seconds: float) -> None:
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0:
@@ -120,6 +141,12 @@ def _register(pool: str) -> None:
         return act(ctx, deed, pool)
 
     effect.__qualname__ = f"effect_{pool}"
+
+    @kind(f"bench.steps.{pool}", pool=pool, input=Deed, output=Done, resources={RESOURCES[pool]: 1}, timeout_s=60)
+    def steps(ctx: Context, deed: Deed) -> Done:
+        return act_in_steps(ctx, deed, pool)
+
+    steps.__qualname__ = f"steps_{pool}"
 
 
 for _pool in RESOURCES:

@@ -41,7 +41,8 @@ class Forecast:
 
     `anew`: how many get another token, with another input. `attempts`, `slot_s`, `tokens`, `usd`: what they have used
     so far (usd None: a model had no price); `expected_slot_s`: what one more try takes, by the kinds' means. `room`:
-    what the tenant's backlog still takes (None: several tenants).
+    what the tenant's backlog still takes (None: several tenants). `steps_kept`: finished steps that aren't done again;
+    `steps_dropped`: those that are, since their task begins anew.
     """
 
     tasks: int
@@ -54,6 +55,8 @@ class Forecast:
     usd: float | None
     expected_slot_s: float
     room: int | None
+    steps_kept: int
+    steps_dropped: int
 
 
 def redrive(
@@ -171,6 +174,8 @@ def _forecast(connection: Connection, ready: Sequence[Ready], tally: Tally) -> F
         usd=None if None in prices else sum(price or 0.0 for price in prices),
         expected_slot_s=sum(means.get(item.kind.name, item.kind.est_s) for item in ready),
         room=readmit.room_of(connection, owners.pop()) if len(owners) == 1 else None,
+        steps_kept=sum(item.facts.steps for item in ready if not item.anew),
+        steps_dropped=sum(item.facts.steps for item in ready if item.anew),
     )
 
 

@@ -65,8 +65,8 @@ VERBS: Mapping[str, Verb] = {
     ),
     "redrive": Verb(
         event=Event.REDRIVE,
-        help="Send the ended task again. With its old input its token stays; with another one it begins anew, under a "
-        "new token.",
+        help="Send the ended task again. With its old input its token and its finished steps stay; with another one it "
+        "begins anew, under a new token.",
         run=redrive.redrive,
         decide=verbs.redrive,
         over="ended",

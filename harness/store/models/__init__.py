@@ -12,7 +12,7 @@ from harness.store.models.people import Person, SentForm
 from harness.store.models.schedules import Schedule, TaskTerm
 from harness.store.models.slots import Charge, Estimate, Flow, Lease, LeaseMember, WorkerSession
 from harness.store.models.tenancy import ApiKey, Idempotency, Quota, Tenant
-from harness.store.models.work import Attempt, Run, Task, TaskBody, TraceEvent
+from harness.store.models.work import Attempt, Run, Step, Task, TaskBody, TraceEvent
 
 __all__ = [
     "ApiKey",
@@ -37,6 +37,7 @@ __all__ = [
     "Run",
     "Schedule",
     "SentForm",
+    "Step",
     "Task",
     "TaskBody",
     "TaskTerm",

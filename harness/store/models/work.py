@@ -210,6 +210,30 @@ class Attempt(models.Model):
         constraints = (models.UniqueConstraint(fields=("task", "release_no"), name="attempt_once"),)
 
 
+class Step(models.Model):
+    """A checkpoint within a task, written by its attempts (policy.steps). `ordinal`: the order of their first begin.
+
+    `release_no`: of the attempt that began it last; `begun`: how often it began; `result`: JSON as text, when finished;
+    `differed_at`: when an attempt's code came to another step here.
+    """
+
+    pk = models.CompositePrimaryKey("task_id", "ordinal")
+    task = to("store.Task")
+    tenant = to("store.Tenant")
+    ordinal = models.IntegerField()
+    key = models.TextField()
+    name = models.TextField()
+    release_no = models.IntegerField()
+    began_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    begun = models.IntegerField(db_default=1)
+    differed_at = models.DateTimeField(null=True)
+    result = models.TextField(null=True)
+
+    class Meta:
+        db_table = "step"
+
+
 class TraceEvent(models.Model):
     """What happened to a task, in order of `seq`. Partitioned by day of `at` in the migration, hence unmanaged."""
 

@@ -268,8 +268,20 @@ def _row(letter: Letter) -> Mapping[str, Any]:
         "message": letter.message[:MESSAGE_CHARS] + ("…" if len(letter.message) > MESSAGE_CHARS else ""),
         "url": reverse(f"admin:{Task._meta.app_label}_task_change", args=(letter.id,)),
         "last": f"{last['event']} by {last['actor']}" if last else "",
-        "steps": " → ".join(str(event["event"]) for event in reversed(letter.events)),
+        "happened": " → ".join(str(event["event"]) for event in reversed(letter.events)),
+        "steps": steps_in_words(letter),
     }
+
+
+def steps_in_words(letter: Letter) -> str:
+    """Return the last steps of a letter in a line; '' for a kind without steps."""
+    if not letter.steps:
+        return ""
+    last = " → ".join(
+        f"{step['name']}{'' if step['finished_at'] else ' (not finished)'}" for step in letter.steps[::-1]
+    )
+    before = letter.steps_finished - sum(step["finished_at"] is not None for step in letter.steps)
+    return f"steps: {f'{before} before, ' if before else ''}{last}"
 
 
 def _of_reason(asked: Asked, key: str) -> Asked:

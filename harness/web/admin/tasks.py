@@ -14,7 +14,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from harness.store.models import Attempt, Lease, LeaseMember, Run, Task, TaskBody, TraceEvent, WorkerSession
+from harness.policy.steps import EVENTS as OF_STEPS
+from harness.store.models import Attempt, Lease, LeaseMember, Run, Step, Task, TaskBody, TraceEvent, WorkerSession
 from harness.web.admin import bulk, foresee, line, verbs
 from harness.web.admin.filters import ByKind, ByPool, ByPriority, ByState, ByTenant
 from harness.web.admin.inspected import Inspected
@@ -25,6 +26,7 @@ from harness.web.admin.scope import scope_of
 SHOWN_CHARS = 4000  # of a payload or a result
 SHOWN_EVENTS = 200  # the newest; the list of the trace has all
 SHOWN_ATTEMPTS = 50
+SHOWN_STEPS = 100  # the last ones
 TRACEBACKS = "store.see_tracebacks"
 
 
@@ -176,7 +178,10 @@ class TaskAdmin(Inspected):
         return TemplateResponse(request, "harness/admin/task.html", context)
 
     def _page(self, request: HttpRequest, task: Task) -> dict[str, Any]:
-        events = list(TraceEvent.objects.filter(task_id=task.pk).order_by("-seq")[:SHOWN_EVENTS])[::-1]
+        # Steps have a table of their own, and would crowd out what led from state to state.
+        trace = TraceEvent.objects.filter(task_id=task.pk).exclude(event__in=OF_STEPS)
+        events = list(trace.order_by("-seq")[:SHOWN_EVENTS])[::-1]
+        steps = list(Step.objects.filter(task_id=task.pk).defer("result").order_by("-ordinal")[: SHOWN_STEPS + 1])
         attempts = list(Attempt.objects.filter(task_id=task.pk).order_by("-release_no")[:SHOWN_ATTEMPTS])
         body = (
             TaskBody.objects.filter(task_id=task.pk)
@@ -211,6 +216,8 @@ class TaskAdmin(Inspected):
             "more_events": len(events) == SHOWN_EVENTS,
             "trace_url": f"{reverse('admin:store_traceevent_changelist')}?q={task.public_id}",
             "attempts": [(attempt, took(attempt), attempt.traceback if tracebacks else None) for attempt in attempts],
+            "steps": [step_of(step, running=task.state == "running") for step in steps[:SHOWN_STEPS][::-1]],
+            "more_steps": len(steps) > SHOWN_STEPS,
             "tracebacks": tracebacks,
             "error": told(body["error"]),
             "others": foresee.others(request, task, told(body["error"])),
@@ -253,6 +260,17 @@ def told(error: Any) -> dict[str, str] | None:
 def took(attempt: Attempt) -> str:
     """Return how long an attempt ran."""
     return line.duration((attempt.ended - attempt.started).total_seconds()) if attempt.started else "–"
+
+
+def step_of(step: Step, *, running: bool) -> dict[str, Any]:
+    """Return a step for the page: what it is called, how it stands, and how long it took."""
+    if step.finished_at is not None:
+        stands, took = "finished", line.duration((step.finished_at - step.began_at).total_seconds())
+    else:
+        stands, took = ("under way" if running else "not finished"), ""
+    if step.differed_at is not None:
+        stands += ", but the code that came to it was another"
+    return {"step": step, "stands": stands, "took": took}
 
 
 def words_of(data: Any) -> str:

@@ -16,6 +16,7 @@ from harness.web.api import (
     reading,
     runs,
     schedules,
+    steps,
     stream,
     tasks,
     usage,
@@ -33,6 +34,7 @@ api.add_router("/v1/tasks", tasks.router)
 api.add_router("/v1/tasks", verbs.router)
 api.add_router("/v1/tasks", bulk.router)
 api.add_router("/v1/tasks", stream.router)
+api.add_router("/v1/tasks", steps.router)
 api.add_router("/v1/tasks", letters.verb)
 api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)

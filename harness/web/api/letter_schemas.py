@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from harness.engine.operate import REASON_MAX_CHARS
 from harness.web.api.schemas import NAME, EventOut, TaskOut
+from harness.web.api.step_schemas import StepLast
 
 TASKS_MOST = 1000  # named in one request; more go by kind, class or reason
 REASON_KEY = r"^[0-9a-f]{16}$"
@@ -29,7 +30,7 @@ class ReasonOut(BaseModel):
 
 
 class LetterOut(BaseModel):
-    """A task that has failed for good. `events`: the last of its trace, in order."""
+    """A task that has failed for good. `events`: the last of its trace, in order; `steps`: the last that began."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -49,6 +50,8 @@ class LetterOut(BaseModel):
     created_at: AwareDatetime
     last_attempt_slot_s: float | None = Field(description="null: it expired before its first attempt")
     events: list[EventOut]
+    steps: list[StepLast]
+    steps_finished: int = Field(description="how many; a redrive with the old input doesn't do them again")
     links: Mapping[str, str]
 
 
@@ -139,6 +142,8 @@ class PreviewOut(BaseModel):
     usd: float | None = Field(description="null: a model had no price")
     expected_slot_s: float = Field(description="slot-seconds that one more try of each is expected to take")
     room: int | None = Field(description="tasks that the tenant's backlog takes now")
+    steps_kept: int = Field(description="finished steps that stay: they are not done again")
+    steps_dropped: int = Field(description="finished steps of tasks that begin anew: they are done again")
 
 
 class Redriven(BaseModel):

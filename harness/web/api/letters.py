@@ -33,6 +33,7 @@ from harness.web.api.letter_schemas import (
     Refusal,
 )
 from harness.web.api.schemas import EventOut, Problem
+from harness.web.api.step_schemas import StepLast
 from harness.web.service import service
 
 router = Router(tags=["dead letters"])
@@ -227,7 +228,15 @@ def _members(one: Letter) -> dict[str, object]:
         "created_at": answers.utc(one.created_at),
         "last_attempt_slot_s": one.slot_s,
         "events": [_event(event) for event in reversed(one.events)],
-        "links": {"self": f"{ROOT}/{one.public_id}", "task": at, "trace": f"{at}/trace", "redrive": f"{at}/redrive"},
+        "steps": [StepLast.model_validate(step) for step in reversed(one.steps)],
+        "steps_finished": one.steps_finished,
+        "links": {
+            "self": f"{ROOT}/{one.public_id}",
+            "task": at,
+            "trace": f"{at}/trace",
+            "steps": f"{at}/steps",
+            "redrive": f"{at}/redrive",
+        },
     }
 
 
@@ -260,6 +269,8 @@ def _preview(seen: Forecast) -> PreviewOut:
         usd=seen.usd,
         expected_slot_s=seen.expected_slot_s,
         room=seen.room,
+        steps_kept=seen.steps_kept,
+        steps_dropped=seen.steps_dropped,
     )
 
 

@@ -11,6 +11,7 @@ from harness.engine.submit import NAME_MAX_CHARS
 from harness.policy.lifecycle import State
 from harness.policy.terms import TAG_MAX_CHARS, TAGS_MAX, TITLE_MAX_CHARS
 from harness.web.api.costs import BudgetOut
+from harness.web.api.step_schemas import StepsSoFar
 
 NAME = r"^[\w.:-]{1,200}$"  # of a kind or pool to look for
 Priority = Annotated[int, Field(strict=True, ge=0, le=3, description="0 (P0, interactive) to 3 (P3, batch)")]
@@ -141,6 +142,7 @@ class TaskWhole(TaskOut):
     usd: float | None = Field(default=0.0, description="null: not known, see `warning`")
     warning: str | None = None
     waits_for: BudgetOut | None = Field(default=None, description="the budget that keeps it from being started")
+    steps: StepsSoFar | None = Field(default=None, description="null: it has none")
 
 
 class TaskPage(BaseModel):

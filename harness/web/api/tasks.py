@@ -12,7 +12,7 @@ from harness.engine import submit
 from harness.policy import admission, terms
 from harness.policy.errors import NotFound
 from harness.policy.lifecycle import State
-from harness.store import queries, search
+from harness.store import queries, search, steps
 from harness.store.database import Connection
 from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
@@ -142,7 +142,8 @@ async def read(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
             task = _found(connection, task_id)
             used = costs.of_task(connection, task)
             waits_for = costs.waits_for(connection, task, caller.tenant.id)
-            return answers.answer(answers.task_whole(task, used, waits_for))
+            so_far = steps.so_far(connection, task.id)
+            return answers.answer(answers.task_whole(task, used, waits_for, so_far))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
 

@@ -132,6 +132,7 @@ class Command(BaseCommand):
             if options["json"]:
                 facts = {name: getattr(seen, name) for name in ("tasks", "anew", "states", "attempts", "slot_s")}
                 facts |= {name: getattr(seen, name) for name in ("tokens", "usd", "expected_slot_s", "room")}
+                facts |= {name: getattr(seen, name) for name in ("steps_kept", "steps_dropped")}
                 self.stdout.write(json.dumps(facts | _plain(seen.tally), indent=1))
                 return
             self.stdout.write(
@@ -139,6 +140,11 @@ class Command(BaseCommand):
                 f"they have used {seen.slot_s:.1f} slot-seconds, and one more try takes about "
                 f"{seen.expected_slot_s:.1f}"
             )
+            if seen.steps_kept or seen.steps_dropped:
+                self.stdout.write(
+                    f"{seen.steps_kept:,} finished steps stay and are not done again; {seen.steps_dropped:,} are "
+                    "dropped and done again, under other tokens"
+                )
             self._tell(seen.tally)
             self.stdout.write("nothing was done yet; --yes does it")
             return

@@ -1,6 +1,6 @@
 -- The next tasks by id: what has no way out of its state, what runs without a slot; live ones whose body or run is gone.
 -- Returns: rule, subject, id, tenant, facts of each fault (one a task), then a row without a rule: the last id looked at.
--- Needs: task_pkey, lease_member_pkey, task_body_pkey, run_pkey; worker_session is small. Locks: nothing.
+-- Needs: task_pkey, lease_member_pkey, task_body_pkey, run_pkey, step_pkey; worker_session is small. Locks: nothing.
 -- Parameters: after, until (ids), limit, version_wait_s.
 WITH looked AS MATERIALIZED (
     SELECT id, tenant_id, run_id, kind, version, state, ready, holds, not_before, release_no, event_no, created_at,
@@ -26,13 +26,17 @@ judged AS MATERIALIZED (
                   AND e.at >= t.created_at - interval '1 day' AND e.at < now() + interval '1 day')
                  < clock_timestamp() - make_interval(secs => %(version_wait_s)s)
             THEN 'version_unknown'
+        WHEN t.state = 'paused' AND t.holds = ARRAY['version']
+             AND (SELECT max(s.differed_at) FROM step s WHERE s.task_id = t.id)
+                 < clock_timestamp() - make_interval(secs => %(version_wait_s)s)
+            THEN 'steps_differ'
         WHEN t.finished_at IS NOT NULL THEN NULL -- what is over needs nothing more, and there are many
         WHEN (SELECT b.tenant_id FROM task_body b WHERE b.task_id = t.id) IS NULL THEN 'task_without_body'
         WHEN t.run_id <> 0 AND (SELECT r.id FROM run r WHERE r.id = t.run_id) IS NULL THEN 'task_without_run'
         END AS rule
     FROM looked t
 )
-(SELECT rule, CASE rule WHEN 'version_unknown' THEN 'kind ' || kind || '@' || version ELSE 'task ' || id END,
+(SELECT rule, CASE WHEN rule IN ('version_unknown', 'steps_differ') THEN 'kind ' || kind || '@' || version ELSE 'task ' || id END,
         id, tenant_id, jsonb_build_object('state', state, 'release_no', release_no, 'kind', kind, 'run', run_id)
  FROM judged WHERE rule IS NOT NULL ORDER BY id)
 UNION ALL

@@ -1,7 +1,7 @@
 -- Send ended tasks again: queued and ready, with what counts against them at 0, without output and error. release_no,
 -- the fence, stays. With another input (`changed`): that input, another token (token_epoch + 1), other words to be found
--- by. What ended meanwhile in another way, or was sent again by someone else, is left as it is.
--- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task.
+-- by; the steps that the old input had are dropped. What ended meanwhile in another way, or was sent again by someone else, is left as it is.
+-- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task, step_pkey.
 -- Locks: tasks by id. An ended task is on no lease. Parameters: rows (jsonb array), actor, reason.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
@@ -31,8 +31,13 @@ e AS (
     SELECT id, tenant_id, event_no, clock_timestamp(), 'redrive', from_state, 'queued', %(actor)s,
            jsonb_strip_nulls(jsonb_build_object(
                'reason', nullif(%(reason)s::text, ''), 'input', CASE WHEN changed THEN 'changed' ELSE 'kept' END,
-               'token_epoch', CASE WHEN changed THEN token_epoch END))
+               'token_epoch', CASE WHEN changed THEN token_epoch END,
+               CASE WHEN changed THEN 'steps_dropped' ELSE 'steps_kept' END,
+               (SELECT nullif(count(s.finished_at), 0) FROM step s WHERE s.task_id = t.id)))
     FROM t
+),
+s AS (
+    DELETE FROM step USING t WHERE step.task_id = t.id AND t.changed
 ),
 b AS (
     UPDATE task_body SET input = CASE WHEN t.changed THEN t.input ELSE task_body.input END, output = NULL, error = NULL

@@ -1,6 +1,7 @@
--- Tasks held because no worker knew their kind and version go on when a live session lists it.
+-- Tasks held because no worker knew their kind and version go on when a live session lists it; those whose steps were others
+-- than the code's, when a session lists it that began after that was seen (a deployment).
 -- A row that somebody has locked is for the next round.
--- Returns: task id. Needs: task_held. Locks: tasks by id. Parameters: limit, actor.
+-- Returns: task id. Needs: task_held, step_pkey. Locks: tasks by id. Parameters: limit, actor.
 WITH known AS MATERIALIZED (
     SELECT DISTINCT unnest(kinds) AS kind FROM worker_session WHERE ended_at IS NULL AND NOT draining
 ),
@@ -8,6 +9,11 @@ locked AS MATERIALIZED (
     SELECT t.id FROM task t
     WHERE t.holds <> '{}' AND t.holds = ARRAY['version']
       AND t.kind || '@' || t.version IN (SELECT kind FROM known)
+      AND NOT EXISTS (
+          SELECT FROM step s WHERE s.task_id = t.id AND s.differed_at IS NOT NULL AND NOT EXISTS (
+              SELECT FROM worker_session w
+              WHERE w.ended_at IS NULL AND NOT w.draining AND w.started_at > s.differed_at
+                AND t.kind || '@' || t.version = ANY(w.kinds)))
     ORDER BY t.id LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
 ),
 t AS (

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from functools import partial
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -55,6 +56,42 @@ def in_a_thread(ctx: Context, payload: Work) -> None:
 def in_a_child(ctx: Context, payload: Work) -> None:
     """Leave lines from a prefork child."""
     _work(ctx, payload)
+
+
+def _in_steps(ctx: Context, payload: Work) -> None:
+    first = not _lines_of(payload.i, "begun")
+    leave("begun", payload.i)
+    for number in range(payload.effects):
+        ctx.step(f"write {number}", partial(_write, ctx, payload, number, stay=first and number == 1))
+    leave("ended", payload.i)
+
+
+def _write(ctx: Context, payload: Work, number: int, *, stay: bool) -> int:
+    """Leave a line, as a write tool does, with the token that it had; then, the first time, stay for `pause_s`."""
+    path = os.path.join(os.environ[FOLDER], f"{os.getpid()}.tokens")
+    with open(path, "ab", buffering=0) as file:
+        file.write(f"{payload.i} {number} {ctx.token}\n".encode())
+    ctx.call("tool:http", partial(leave, "effect", payload.i, number))
+    if stay:
+        time.sleep(payload.pause_s)
+    return number
+
+
+def _lines_of(i: int, what: str) -> int:
+    texts = [path.read_text() for path in Path(os.environ[FOLDER]).glob("*.effects")]
+    return sum(line.startswith(f"{what} {i} ") for text in texts for line in text.splitlines())
+
+
+@kind("recovery.steps", pool="tool_read", input=Work, resources={"tool:http": 1}, timeout_s=300)
+def steps_in_a_thread(ctx: Context, payload: Work) -> None:
+    """Leave each line in a step, from a thread."""
+    _in_steps(ctx, payload)
+
+
+@kind("recovery.child_steps", pool="ingest", input=Work, resources={"tool:http": 1}, timeout_s=300)
+def steps_in_a_child(ctx: Context, payload: Work) -> None:
+    """Leave each line in a step, from a prefork child."""
+    _in_steps(ctx, payload)
 
 
 @kind("recovery.patient", pool="tool_read", input=Work, timeout_s=300)

@@ -4,5 +4,5 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0011_tenant_acts"),)
+    dependencies = (("store", "0012_steps"),)
     operations = (migrations.AddField(model_name="workersession", name="place", field=models.TextField(null=True)),)

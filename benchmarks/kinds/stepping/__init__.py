@@ -1,0 +1,1 @@
+"""A kind whose steps do nothing: what a step costs by itself."""
