@@ -3,11 +3,12 @@
 import subprocess
 import time
 
+from harness.store.sessions import BEAT_EVERY_S
 from tests.recovery.conftest import Ward
 from tests.recovery.stepped import JUMPS, STEP_S
 from tests.stage import wait_until
 
-WORK_S = 9.0  # longer than the time between two beats: one begins before the step, and the next after it
+WORK_S = BEAT_EVERY_S + 1.0  # one beat begins before the step, and the next after it
 
 
 def stepped_worker(ward: Ward, pool: str) -> subprocess.Popen[bytes]:

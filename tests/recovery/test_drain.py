@@ -15,18 +15,18 @@ def test_workers_that_are_told_to_end_hand_back_what_does_not_end_and_spend_noth
     """The work is deaf: nothing but the end of its process stops it."""
     stage = ward.stage
     ward.dispatcher()
-    workers = {pool: ward.worker(pool) for pool in ("tool_read", "ingest")}
+    pools = ("tool_read", "ingest")
+    workers = ward.workers(*pools)
     tasks = [ward.submit(kind, {"i": i} | LONG)[0] for i, kind in enumerate(["recovery.thread", "recovery.child"] * 2)]
     wait_until(lambda: len(ward.lines("effect")) == 4, within_s=15)
-    for worker in workers.values():
+    for worker in workers:
         worker.terminate()
-    assert [worker.wait(10) for worker in workers.values()] == [0, 0]
+    assert [worker.wait(10) for worker in workers] == [0, 0]
     for task in tasks:
         assert stage.events(task) == ["submit", "claim", "interrupt"]
         assert (stage.row(task)["lost_starts"], stage.row(task)["attempts_used"]) == (0, 0)
     assert stage.one("SELECT count(*) FROM lease") == 0
-    for pool in workers:
-        ward.worker(pool)
+    ward.workers(*pools)
     wait_until(lambda: len(ward.lines("begun")) == 8, within_s=15)
 
 

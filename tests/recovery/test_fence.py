@@ -29,7 +29,7 @@ def test_a_worker_stopped_for_25_s_begins_no_effect_and_writes_nothing_when_it_g
 ) -> None:
     stage = ward.stage
     ward.dispatcher()
-    stopped = [ward.worker("tool_read"), ward.worker("ingest")]
+    stopped = ward.workers("tool_read", "ingest")
     payloads: list[tuple[str, dict[str, Any]]] = [
         ("recovery.thread", {"i": 1, "effects": 40, "pause_s": 0.25}),  # one effect after the other
         ("recovery.thread", {"i": 2, "effects": 1, "pause_s": 6}),  # its result is all that is left to say
@@ -43,8 +43,7 @@ def test_a_worker_stopped_for_25_s_begins_no_effect_and_writes_nothing_when_it_g
     for worker in stopped:
         ward.stop(worker)
     until_s = time.monotonic() + AWAY_S
-    ward.worker("tool_read")
-    ward.worker("ingest")
+    ward.workers("tool_read", "ingest")
     wait_until(lambda: time.monotonic() > until_s, within_s=AWAY_S + 1)  # the silence itself is under test
     assert all(len(ward.lines("begun", i)) == 2 for i in range(1, 6)), "they run elsewhere meanwhile"
 

@@ -32,7 +32,7 @@ def test_a_killed_childs_task_is_settled_by_its_parent_and_runs_again(ward: Ward
 
 def test_a_killed_workers_tasks_run_again_within_thirty_seconds(ward: Ward) -> None:
     ward.dispatcher()
-    workers = [ward.worker("tool_read"), ward.worker("ingest")]
+    workers = ward.workers("tool_read", "ingest")
     tasks = ward.submit("recovery.thread", *[{"i": i, "pause_s": 2} for i in range(8)])
     (in_a_child,) = ward.submit("recovery.child", {"i": 8, "pause_s": 60})
     wait_until(lambda: len(ward.lines("begun")) == 9, within_s=15)
@@ -40,8 +40,7 @@ def test_a_killed_workers_tasks_run_again_within_thirty_seconds(ward: Ward) -> N
         worker.kill()
         worker.wait()
     killed_s = time.time()
-    ward.worker("tool_read")
-    ward.worker("ingest")
+    ward.workers("tool_read", "ingest")
     wait_until(lambda: ward.count("succeeded") == 8, within_s=GONE_AGAIN_S + 5)
     for i, task in enumerate(tasks):
         first, second = ward.lines("begun", i)

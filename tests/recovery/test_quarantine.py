@@ -20,7 +20,7 @@ def test_one_killer_among_fifty_threads_is_buried_and_the_other_forty_nine_succe
     stage = ward.stage
     fifty_threads(ward)
     ward.dispatcher()
-    ward.worker("quarantine")
+    ward.workers("quarantine", "quarantine")  # each task has a process of its own: 49 of them, four at a time
     (killer,) = ward.submit("recovery.killer", {"i": 0, "company": SLOTS, "pause_s": 3})
     others = ward.submit("recovery.patient", *[{"i": i, "pause_s": 0.5} for i in range(1, SLOTS)])
     deaths = 0

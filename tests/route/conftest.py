@@ -36,11 +36,18 @@ class Route:
         return self.start("manage.py", "dispatcher")
 
     def worker(self, pools: str) -> subprocess.Popen[bytes]:
-        before = self.sessions()
-        name = f"w{len(self.processes)}@test"
-        process = self.start("-m", "celery", "-A", "config", "worker", "--resource-pool", pools, "-n", name)
-        wait_until(lambda: self.sessions() > before, within_s=30)
+        (process,) = self.workers(pools)
         return process
+
+    def workers(self, *pools: str) -> list[subprocess.Popen[bytes]]:
+        """Start a worker of each of these pools, all at once."""
+        before = self.sessions()
+        started = []
+        for each in pools:
+            name = f"w{len(self.processes)}@test"
+            started.append(self.start("-m", "celery", "-A", "config", "worker", "--resource-pool", each, "-n", name))
+        wait_until(lambda: self.sessions() >= before + len(pools), within_s=30 * len(pools))
+        return started
 
     def sessions(self) -> int:
         return int(self.stage.one("SELECT count(*) FROM worker_session"))

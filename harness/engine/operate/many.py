@@ -140,7 +140,7 @@ def bulk(
             after = ids[-1]
             bell.ring(connection)
             say(tally)
-        stayed = come_back(locked, lambda ids: act(ids, tally))
+        stayed = locked if tally.stopped else come_back(locked, lambda ids: act(ids, tally))
         tally.refuse(transitions.BUSY.why, n=len(stayed))
         if len(stayed) < len(locked):
             bell.ring(connection)

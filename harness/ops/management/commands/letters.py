@@ -136,9 +136,9 @@ class Command(BaseCommand):
                 self.stdout.write(json.dumps(facts | _plain(seen.tally), indent=1))
                 return
             self.stdout.write(
-                f"{seen.tasks:,} tasks would be sent again, {seen.anew:,} of them anew (under another token); "
-                f"they have used {seen.slot_s:.1f} slot-seconds, and one more try takes about "
-                f"{seen.expected_slot_s:.1f}"
+                f"{seen.tasks:,} task{'' if seen.tasks == 1 else 's'} would be sent again, {seen.anew:,} of them anew "
+                f"(under another token); used so far: {_seconds(seen.slot_s)}; one more try takes "
+                f"{_seconds(seen.expected_slot_s)}"
             )
             if seen.steps_kept or seen.steps_dropped:
                 self.stdout.write(
@@ -194,6 +194,17 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise CommandError(f"--input: not JSON: {error}") from None
+
+
+def _seconds(slot_s: float) -> str:
+    """Return slot-seconds as people read them.
+
+    >>> _seconds(0.0), _seconds(0.02), _seconds(12.34)
+    ('no slot-seconds', 'less than 0.1 slot-seconds', '12.3 slot-seconds')
+    """
+    if slot_s <= 0:
+        return "no slot-seconds"
+    return f"{slot_s:,.1f} slot-seconds" if slot_s >= 0.1 else "less than 0.1 slot-seconds"
 
 
 def _short(message: str) -> str:
