@@ -1,5 +1,6 @@
 """Whatever a kind does, its task ends in a clear state with the reason in the trace."""
 
+import os
 import threading
 import time
 import uuid
@@ -436,8 +437,6 @@ def test_of_a_company_in_which_one_is_locked_the_others_are_settled(stage: Stage
 
 
 def test_a_claim_whose_answer_was_lost_is_handed_back_without_spending_an_attempt(stage: Stage) -> None:
-    import os
-
     session = stage.add_session()
     (task,) = stage.submit()
     (message,) = stage.tick()
@@ -448,6 +447,20 @@ def test_a_claim_whose_answer_was_lost_is_handed_back_without_spending_an_attemp
         assert watch.hand_back_unheld(process, stage.connection) == 1
     assert stage.events(task) == ["submit", "claim", "interrupt"]
     assert (stage.row(task)["ready"], stage.row(task)["attempts_used"]) == (True, 0)
+    assert stage.one("SELECT count(*) FROM lease") == 0
+
+
+def test_a_lease_of_which_all_had_expired_goes_though_the_answer_to_its_claim_was_lost(stage: Stage) -> None:
+    session = stage.add_session()
+    (task,) = stage.submit()
+    (message,) = stage.tick()
+    stage.connection.execute("UPDATE task SET start_by = clock_timestamp() - interval '1 second'")
+    stage.claim(message, session, pid=os.getpid())
+    assert stage.state(task) == "failed_terminal"
+    assert stage.one("SELECT count(*) FROM lease") == 1, "whoever claimed it would drop it"
+    with stage.process(session) as process:
+        stage.connection.execute("UPDATE lease SET claimed_at = claimed_at - interval '1 minute'")
+        watch.hand_back_unheld(process, stage.connection)
     assert stage.one("SELECT count(*) FROM lease") == 0
 
 
