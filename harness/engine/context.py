@@ -162,6 +162,10 @@ class RunContext:
             running.usd = None if usd is None or running.usd is None else running.usd + usd
         return usd
 
+    def check_steps(self) -> None:
+        """The kind has returned. Raises: StepMismatch that it swallowed, or that nobody took from its thread."""
+        self._steps.check()
+
     def end(self) -> None:
         """The kind has returned or raised: let what it showed last go out before its end is known."""
         if self._running.hand is not None:

@@ -118,6 +118,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     try:
         payload = kind.input.model_validate(task.input)
         result = kind.run(context, payload)
+        context.check_steps()
         return settle.succeeded(task, result, slot_s=time.monotonic() - began_s)
     except LeaseLost:
         raise

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from django.conf import settings
@@ -142,8 +143,8 @@ class ProcessState:
         self.live = Live(settings.HARNESS_LIVE_URL, may_send=fence.is_open)
         self.claims: Together[tuple[int, int], list[ClaimedTask]] = Together(self._claim, lanes=LANES)
         self.settles: Together[Ended, psycopg.Error | None] = Together(self._settle, lanes=LANES)
-        self._begins: Together[Beginning, bool] = Together(self._begin, lanes=LANES)
-        self._finishes: Together[Finishing, bool] = Together(self._finish, lanes=LANES)
+        self._begins: Together[Beginning, bool | None] = Together(self._begin, lanes=LANES)
+        self._finishes: Together[Finishing, bool | None] = Together(self._finish, lanes=LANES)
 
     def drain(self) -> None:
         """Take no new lease, and ask what runs to end at its next checkpoint."""
@@ -221,26 +222,46 @@ class ProcessState:
             return error
         return psycopg.errors.LockNotAvailable(LOCKED)
 
-    def begin_step(self, one: Beginning) -> bool:
-        """Begin a step. False: its task was taken back. Raises: LeaseLost, Unavailable, psycopg.Error."""
+    def begin_step(self, one: Beginning, *, alone: bool = False) -> bool | None:
+        """Begin a step. False: its task was taken back; None: somebody has locked it, so come again, `alone`.
+
+        Raises: LeaseLost, Unavailable, psycopg.Error.
+        """
+        return self._write_alone(steps.begin, one) if alone or self._is_alone else self._begins.run(one)
+
+    def finish_step(self, one: Finishing, *, alone: bool = False) -> bool | None:
+        """Record that a step has finished. Returns and raises as `begin_step`."""
+        return self._write_alone(steps.finish, one) if alone or self._is_alone else self._finishes.run(one)
+
+    @property
+    def _is_alone(self) -> bool:
         # Where a time limit is raised into the thread, anywhere, nobody else may depend on what it had begun.
-        return self._begins.run(one) if self.time_limit_error is None else self._begin([one])[0]
+        return self.time_limit_error is not None
 
-    def finish_step(self, one: Finishing) -> bool:
-        """Record that a step has finished. False: its task was taken back. Raises: as `begin_step`."""
-        return self._finishes.run(one) if self.time_limit_error is None else self._finish([one])[0]
+    def _begin(self, some: Sequence[Beginning]) -> list[bool | None]:
+        return self._write_together(steps.begin, some)
 
-    def _begin(self, some: Sequence[Beginning]) -> list[bool]:
-        """Begin steps over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
+    def _finish(self, some: Sequence[Finishing]) -> list[bool | None]:
+        return self._write_together(steps.finish, some)
+
+    def _write_together(self, write: Callable[..., list[bool]], some: Sequence[Any]) -> list[bool | None]:
+        """Write steps over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
         self.fence.check()
-        with borrowed(self.db) as connection:
-            return steps.begin(connection, some, actor=self.actor)
+        with borrowed(self.db) as connection, suppress(psycopg.errors.LockNotAvailable):
+            return [*write(connection, some, actor=self.actor)]
+        # As for settles: somebody keeps the row of one of them, and the others need not wait for it again.
+        return [self._write_alone(write, one) for one in some]
 
-    def _finish(self, some: Sequence[Finishing]) -> list[bool]:
-        """Finish steps over one connection. Raises: LeaseLost, Unavailable, psycopg.Error."""
+    def _write_alone(self, write: Callable[..., list[bool]], one: Any) -> bool | None:
+        """Write a step beside the company, with little patience for a lock. Raises: as `_write_together`."""
         self.fence.check()
-        with borrowed(self.db) as connection:
-            return steps.finish(connection, some, actor=self.actor)
+        with borrowed(self.db) as connection, suppress(psycopg.errors.LockNotAvailable):
+            if self._is_alone:  # nobody waits for this connection
+                return write(connection, [one], actor=self.actor)[0]
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{ALONE_WAIT}'")
+                return write(connection, [one], actor=self.actor)[0]
+        return None
 
 
 def open_process(

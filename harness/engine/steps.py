@@ -32,7 +32,6 @@ RESULT_MAX_BYTES = 262_144  # as a task's output: what is larger is no row
 WRITE_AGAIN_S = 0.25  # between tries while the database is away; the fence ends them
 
 T = TypeVar("T")
-Item = TypeVar("Item")
 log = logs.get(__name__)
 
 
@@ -138,6 +137,11 @@ class Steps:
                 self._under_way -= 1
         return plain
 
+    def check(self) -> None:
+        """Raises: StepMismatch when the code came to another step than recorded, whatever it did about it."""
+        if self._differs is not None:
+            raise StepMismatch(self._differs.message)
+
     def _refuse(self, name: str, key: str) -> None:
         """Raises: Permanent when the kind may not take this step here."""
         try:
@@ -236,19 +240,29 @@ class Steps:
             name=record.name,
         )
 
-    def _write(self, write: Callable[[Item], bool], item: Item, check: Callable[[], None]) -> None:
-        """Write, again and again while the database is away and `check` doesn't raise. Raises: LeaseLost, Cancelled."""
+    def _write(self, write: Callable[..., bool | None], item: object, check: Callable[[], None]) -> None:
+        """Write, again and again while the database is away or the task locked, and `check` doesn't raise.
+
+        Raises: LeaseLost, Cancelled, psycopg.Error.
+        """
+        alone = False
         while True:
             check()
             if self._running.taken_over:
                 raise LeaseLost("the task was settled from outside while its step was under way")
             try:
-                if write(item):
-                    return
-                raise LeaseLost("the task was taken back while its step was under way")
+                written = write(item, alone=alone)
             except (Unavailable, psycopg.OperationalError) as away:
                 log.warning("step_not_written", task=self._task.id, error=str(away))
                 time.sleep(WRITE_AGAIN_S)
+                continue
+            if written:
+                return
+            if written is False:
+                raise LeaseLost("the task was taken back while its step was under way")
+            log.warning("step_locked", task=self._task.id)
+            alone = True
+            time.sleep(WRITE_AGAIN_S)
 
 
 def _encoded(name: str, value: Any) -> tuple[str, Any]:

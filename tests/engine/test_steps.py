@@ -13,7 +13,7 @@ from harness.engine.process import DRAIN, Fence, LeaseLost, ProcessState
 from harness.kinds import Context, Permanent, RateLimited, Transient, kind
 from harness.store import steps, transitions
 from harness.store.steps import Beginning, Finishing
-from tests.stage import Stage
+from tests.stage import Stage, wait_until
 
 done: list[str] = []  # what steps really did, with the token that they had
 script: list[Callable[[Context], Any]] = []  # what the kind does, an attempt each; the last one from then on
@@ -189,6 +189,27 @@ def test_other_steps_than_recorded_hold_the_task_before_they_run(
     assert stage.events(task)[-2:] == ["steps_replayed", "mismatch"]
     assert words in stage.one("SELECT data ->> 'reason' FROM event WHERE task_id = %s ORDER BY seq DESC LIMIT 1", task)
     assert stage.row(task)["attempts_used"] == 1  # of the error before; a mismatch costs nothing
+
+
+def test_a_mismatch_that_the_kind_never_looks_at_in_its_thread_holds_the_task_all_the_same(
+    stage: Stage, process: ProcessState
+) -> None:
+    def first(ctx: Context) -> Any:
+        act(ctx, "analyse", key="a")
+        raise Transient("once")
+
+    def deployed(ctx: Context) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(act, ctx, "judge", key="a")
+        return "done"
+
+    script[:] = [first, deployed]
+    (task,) = stage.submit("test.steps")
+    once(stage, process)
+    due(stage, task)
+    once(stage, process)
+    assert (stage.state(task), stage.row(task)["holds"]) == ("paused", ["version"])
+    assert names() == ["analyse"]
 
 
 def test_a_mismatched_task_waits_for_a_worker_that_started_later_and_then_goes_on(
@@ -546,17 +567,50 @@ def test_a_step_waits_while_the_database_is_away_and_the_fence_ends_it(stage: St
         looks = [0]
         plain = process.finish_step
 
-        def finish(one: Finishing) -> bool:
+        def finish(one: Finishing, *, alone: bool = False) -> bool | None:
             looks[0] += 1
             if looks[0] == 3:
                 began_s[0] = 0.0  # no beat has committed for long
-            return plain(one)
+            return plain(one, alone=alone)
 
         process.finish_step = finish  # type: ignore[method-assign]  # counts tries, then does the same
         once(stage, process)
         assert looks[0] == 3
     assert stage.state(task) == "running"
     assert rows(stage, task) == [(1, "", "first", False, None)]
+
+
+def test_a_locked_task_keeps_its_own_step_waiting_and_no_other(stage: Stage, process: ProcessState) -> None:
+    locked, free = stage.submit("test.steps", n=2)
+    inside = threading.Event()
+    holder = stage.open()
+
+    def works(ctx: Context) -> Any:
+        def fn() -> str:
+            if ctx.task_id == str(stage_ids[locked]):
+                holder.execute("BEGIN")
+                holder.execute("SELECT id FROM task WHERE id = %s FOR UPDATE", (locked,))
+                inside.set()
+            return "made"
+
+        if ctx.task_id == str(stage_ids[free]):
+            assert inside.wait(10)
+        return ctx.step("write", fn)
+
+    script[:] = [works]
+    stage_ids = {task: stage.row(task)["public_id"] for task in (locked, free)}
+    with holder:
+        messages = list(stage.tick())
+        threads = [threading.Thread(target=execute.run_lease, args=(process, one.lease, one.token)) for one in messages]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: stage.state(free) == "succeeded", within_s=15)
+        assert (stage.state(locked), [row[3] for row in rows(stage, locked)]) == ("running", [False])
+        holder.execute("ROLLBACK")
+        for thread in threads:
+            thread.join(15)
+    assert stage.state(locked) == "succeeded" and len(messages) == 2
+    assert intact(stage, locked) and intact(stage, free)
 
 
 def test_results_beyond_what_comes_along_are_read_one_by_one(stage: Stage, process: ProcessState) -> None:
