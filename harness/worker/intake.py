@@ -9,6 +9,7 @@ Invariants: no more is asked for than slots are free, when it is asked (and they
 priorities stay, a trip takes from the most urgent queue that has any. Redis below 7 has no LMPOP, and is left as it is.
 """
 
+import json
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -17,7 +18,6 @@ from celery import bootsteps
 from celery.utils.log import get_logger
 from celery.worker import state
 from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import loads
 from redis.exceptions import RedisError, ResponseError
 
 LMPOP_SINCE = 7
@@ -96,7 +96,8 @@ class _Pipe:
             queue = bytes_to_str(key).rsplit(channel.sep, 1)[0]
             channel._queue_cycle.rotate(queue)
             try:
-                channel.connection._deliver(loads(bytes_to_str(value)), queue)
+                # Not kombu's loads: what Python calls for each object, to look for types that are none of JSON's.
+                channel.connection._deliver(json.loads(value), queue)
             except (Empty, OSError, RedisError):
                 raise
             except Exception as error:  # noqa: BLE001  # whatever a message of anybody's brings about (unreadable.py)

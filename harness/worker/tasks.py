@@ -10,7 +10,14 @@ from celery import shared_task
 from harness.worker import current
 
 
-@shared_task(name="harness.run", typing=False, ignore_result=True, max_retries=0, trail=False)
+@shared_task(  # type: ignore[call-overload, untyped-decorator]  # the stubs don't know Strategy
+    name="harness.run",
+    typing=False,
+    ignore_result=True,
+    max_retries=0,
+    trail=False,
+    Strategy="harness.worker.strategy:receive_hints",
+)
 def run(lease_id: Any = None, token: Any = None, *_: Any) -> None:
     """Execute a lease, if it is still there and this token is its own. Anything else is nobody's work."""
     if type(lease_id) is int and type(token) is int:

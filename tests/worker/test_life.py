@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import time
+import uuid
 
 import redis
 
+from harness.store import sessions
 from tests.worker.conftest import Floor, eventually
 
 
@@ -59,14 +61,26 @@ def test_a_message_without_its_lease_is_nobodys_work(floor: Floor) -> None:
     assert worker.stop() == 0
 
 
-def push_raw(floor: Floor, queue: str, arguments: str) -> None:
-    """A message whose arguments are not a lease and a token."""
+def test_a_message_that_looks_otherwise_than_a_hint_goes_celerys_way(floor: Floor) -> None:
+    worker = floor.start("db")
+    late, due, after = (floor.submit("noop.single", {}) for _ in range(3))
+    push_raw(floor, "db.p0", "{}, {}".format(*floor.prepare("noop.single", late)), expires="2020-01-01T00:00:00+00:00")
+    push_raw(floor, "db.p0", "{}, {}".format(*floor.prepare("noop.single", due)), eta="2020-01-01T00:00:00+00:00")
+    floor.release("noop.single", after)
+    floor.wait_for("succeeded", due, after)
+    assert floor.state(late) == "queued"  # Celery threw it away unread, and the sweep would take the lease back
+    assert worker.stop() == 0
+
+
+def push_raw(floor: Floor, queue: str, arguments: str, **headers: str) -> None:
+    """A message that no dispatcher has made: the arguments of `harness.run`, as JSON, and headers."""
+    arguments = arguments if arguments.startswith("[") else f"[{arguments}]"
     body = base64.b64encode(f"[{arguments}, {{}}, {{}}]".encode()).decode()
     message = {
         "body": body,
         "content-type": "application/json",
         "content-encoding": "utf-8",
-        "headers": {"lang": "py", "task": "harness.run", "id": "foreign", "shadow": "unheard.of"},
+        "headers": {"lang": "py", "task": "harness.run", "id": str(uuid.uuid4()), "shadow": "unheard.of", **headers},
         "properties": {
             "body_encoding": "base64",
             "correlation_id": "foreign",
@@ -217,3 +231,23 @@ def results() -> list[tuple[str, str]]:
     from django_celery_results.models import TaskResult
 
     return list(TaskResult.objects.values_list("task_name", "status"))
+
+
+def test_a_process_beats_by_one_row_whatever_runs_in_it_and_prefork_for_all_its_children(floor: Floor) -> None:
+    threads, prefork = floor.start("tool_read,mcp"), floor.start("ingest")
+    for _ in range(6):
+        floor.run_task("noop.sleep", {"sleep_s": 60})
+    eventually(lambda: floor.leases() == 6)
+    claimed = "SELECT array_agg(xmin::text ORDER BY id) FROM lease WHERE claimed_at IS NOT NULL"
+    eventually(lambda: len((floor.db.execute(claimed).fetchone() or ([],))[0] or []) == 6)
+    leases = floor.db.execute(claimed).fetchone()
+    assert floor.db.execute("SELECT count(*) FROM worker_session").fetchone() == (2,)
+    beats: dict[int, set[str]] = {threads.process.pid: set(), prefork.process.pid: set()}
+    end_s = time.monotonic() + 2 * sessions.BEAT_EVERY_S + 1
+    while time.monotonic() < end_s:
+        for pid, version in floor.db.execute("SELECT pid, xmin::text FROM worker_session"):
+            beats[pid].add(version)  # each write of the row is another
+        time.sleep(0.1)  # between two looks; a beat lasts five seconds
+    assert all(2 <= len(versions) <= 4 for versions in beats.values()), beats
+    assert floor.db.execute(claimed).fetchone() == leases  # no beat touches a lease
+    assert threads.stop() == prefork.stop() == 0

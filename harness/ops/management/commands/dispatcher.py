@@ -1,5 +1,6 @@
 """`manage.py dispatcher`: releases tasks into Celery while every limit has room. Any number run; one leads."""
 
+import gc
 import signal
 import threading
 from typing import Any
@@ -31,6 +32,8 @@ class Command(BaseCommand):
         logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
         registry.discover(*settings.HARNESS_TASK_PACKAGES)
         registry.check_against(settings.HARNESS_TOPOLOGY)
+        gc.collect()
+        gc.freeze()  # a full collection walks through all modules, and a tick waits for it
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
