@@ -2,15 +2,20 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import psutil
+import pytest
 
-from harness.ops.demo import documents, people
+from harness.ops.demo import documents, people, verdict
 from harness.store.keys import keys
+from tests.stage import wait_until
 
 
 def test_the_demo_does_its_work_writes_its_figures_and_leaves_no_process(root: Path, tmp_path: Path) -> None:
@@ -24,16 +29,29 @@ def test_the_demo_does_its_work_writes_its_figures_and_leaves_no_process(root: P
         )
     report = tmp_path / "figures.json"
     environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.ops.demo", "--dir", str(folder), "--json", str(report)],
-        cwd=root,
-        env=environment | {"HARNESS_LOCAL_DIR": str(tmp_path / "state"), "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    told = tmp_path / "told"
+    with (
+        told.open("w") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "harness.ops.demo", "--dir", str(folder), "--json", str(report), "--stay"],
+            cwd=root,
+            env=environment | {"HARNESS_LOCAL_DIR": str(tmp_path / "state"), "PYTHONPATH": str(root)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as demo,
+    ):
+        try:
+            wait_until(
+                lambda: "Ctrl-C stops it all." in told.read_text() or demo.poll() is not None, within_s=300, every_s=0.5
+            )
+            addresses = dict(re.findall(r"(?m)^(\w+): (\S+)$", told.read_text()))
+            _answer(addresses)
+        finally:
+            began_s = time.monotonic()
+            demo.send_signal(signal.SIGINT)
+            demo.wait(30)
+    assert time.monotonic() - began_s < 10
+    assert demo.returncode == 0, told.read_text()[-6000:]
     figures = json.loads(report.read_text())
     assert figures["tasks_by_state"]["failed_terminal"] == 2
     assert set(figures["tasks_by_state"]) == {"succeeded", "failed_terminal"}
@@ -45,6 +63,33 @@ def test_the_demo_does_its_work_writes_its_figures_and_leaves_no_process(root: P
     mark = f"HARNESS_STACK={tmp_path / 'state'}"
     left = [p.pid for p in psutil.process_iter() if _names(p, mark)]
     assert left == []
+
+
+def _answer(addresses: dict[str, str]) -> None:
+    """What --stay printed leads to the system, and is all that a person needs for it."""
+    assert httpx.get(f"{addresses['WEB_URL']}/health/ready", timeout=10).status_code == 200
+    assert httpx.get(f"{addresses['WEB_URL']}/api/docs", timeout=10).status_code == 200
+    login = (addresses["FLOWER_LOGIN"], addresses["FLOWER_LOGIN_PASSWORD"])
+    assert httpx.get(f"{addresses['FLOWER_WEB_URL']}/workers", auth=login, timeout=20).status_code == 200
+    assert httpx.get(f"{addresses['FLOWER_WEB_URL']}/workers", timeout=20).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("states", "most", "tokens", "says"),
+    [
+        ({"succeeded": 300, "failed_terminal": 3}, {"llm": 16}, 1, "'failed_terminal': 3}, 2 were meant"),
+        ({"succeeded": 300, "failed_terminal": 2, "cancelled": 1}, {"llm": 16}, 1, "'cancelled': 1"),
+        ({"succeeded": 301, "failed_terminal": 1}, {"llm": 16}, 1, "'failed_terminal': 1}, 2 were meant"),
+        ({"succeeded": 300, "failed_terminal": 2, "queued": 1}, {"llm": 16}, 1, "'queued': 1"),
+        ({"succeeded": 300, "failed_terminal": 2}, {"llm": 17}, 1, "over their slots: {'llm': 17}"),
+        ({"succeeded": 300, "failed_terminal": 2}, {"llm": 16}, 2, "delivered under: 2"),
+    ],
+)
+def test_the_demo_exits_with_1_when_a_task_did_not_end_as_meant(
+    states: dict[str, int], most: dict[str, int], tokens: int, says: str
+) -> None:
+    judged = verdict.judge(states=states, meant=2, tokens=tokens, most=most, slots={"llm": 16})
+    assert (judged.code, says in judged.sentence) == (1, True), judged.sentence
 
 
 def test_a_folder_without_documents_is_refused_by_name(root: Path, tmp_path: Path) -> None:

@@ -79,10 +79,10 @@ class Postgres:
         self._require_ours(sockets, port)
         return f"postgresql://{ROLE}:{self._password}@{LOOPBACK}:{port}/{DATABASE}"
 
-    def stop(self) -> None:
-        """Stop: open transactions are rolled back, the data is on disk. Returns within STOP_S and a little."""
+    def stop(self, *, patience_s: float = STOP_S) -> None:
+        """Stop: open transactions are rolled back, the data is on disk. Returns within `patience_s` and a little."""
         if self._process is not None:
-            server.stop(self._process, self._data, name=PROGRAM, first=signal.SIGINT, patience_s=STOP_S)
+            server.stop(self._process, self._data, name=PROGRAM, first=signal.SIGINT, patience_s=patience_s)
             self._process = None
 
     def _settings(self, port: int, sockets: Path) -> dict[str, str | int]:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -25,12 +26,14 @@ from harness.policy.errors import Invalid, Unavailable
 
 PORT_TRIES = 5  # a port found free may be taken before the server binds it
 CONNECT_S = 5
+STOP_S = 6.0  # both, when nobody waits for less
+LEAST_STOP_S = 0.5  # an idle server ends within 0.1
 
 
 class _Server(Protocol):
     def start(self, port: int) -> str: ...
     def alive(self) -> bool: ...
-    def stop(self) -> None: ...
+    def stop(self, *, patience_s: float) -> None: ...
 
 
 class Servers:
@@ -69,10 +72,11 @@ class Servers:
                 mended.append(key.removesuffix("_port"))
         return mended
 
-    def stop(self) -> None:
-        """Stop the embedded servers, the broker first."""
+    def stop(self, *, patience_s: float = STOP_S) -> None:
+        """Stop the embedded servers, the broker first; what doesn't end within `patience_s` is killed, and recovers."""
+        until_s = time.monotonic() + patience_s
         for key in reversed(list(self._embedded)):
-            self._embedded.pop(key).stop()
+            self._embedded.pop(key).stop(patience_s=max(LEAST_STOP_S, until_s - time.monotonic()))
 
     def _start(self, key: str, make: Callable[[], _Server]) -> str:
         make_servers_folder(self._places)

@@ -27,6 +27,7 @@ from harness.policy.errors import Conflict, Unavailable
 RUNNING_S = 120.0  # a dozen Python processes share what may be two slow cores
 SETTLE_S = 3  # what refuses to start (a wrong pool, no connection left) has said so by then
 MEND_EVERY_S = 1.0
+STOP_S = 9.0  # Ctrl-C is over within 10 s; supervision takes at most 8.5 of them
 FLOWER_USER = "harness"
 
 
@@ -87,12 +88,16 @@ class Stack:
             time.sleep(MEND_EVERY_S)
 
     def stop(self) -> None:
-        """Stop all, in order: what brings work in, what does it, broker, database. May be called again."""
+        """Stop all, in order: what brings work in, what does it, broker, database. May be called again.
+
+        Whatever hangs, it takes STOP_S and a little: each has the time that is left.
+        """
+        until_s = time.monotonic() + STOP_S
         if self._supervision:
             self._supervision.stop()
             self._supervision = None
         if self._servers:
-            self._servers.stop()
+            self._servers.stop(patience_s=until_s - time.monotonic())
             self._servers = None
         if self._places and self._lock is not None:
             self._places.drop_socket_folders()

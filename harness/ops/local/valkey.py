@@ -53,10 +53,10 @@ class Valkey:
             raise
         return f"redis://:{self._password}@{LOOPBACK}:{port}/0"
 
-    def stop(self) -> None:
+    def stop(self, *, patience_s: float = STOP_S) -> None:
         """Stop: what was written is in the append-only file."""
         if self._process is not None:
-            server.stop(self._process, self._data, name=PROGRAM, first=signal.SIGTERM, patience_s=STOP_S)
+            server.stop(self._process, self._data, name=PROGRAM, first=signal.SIGTERM, patience_s=patience_s)
             self._process = None
 
     def _configuration(self, port: int) -> Path:
