@@ -34,6 +34,7 @@ NAMES = (
     "steps",
     "chaos",
     "simulator",
+    "plan",
 )
 PAIRS = 5  # below that a median of ratios says little
 

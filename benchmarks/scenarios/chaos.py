@@ -36,8 +36,8 @@ from benchmarks.kinds.effect.kind import VARIABLE
 from benchmarks.stage import CHECKOUT, Stage
 from benchmarks.statistics_of_runs import quantile
 from harness.ops.local.ports import LOOPBACK, free_port
-from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.errors import Unavailable
+from harness.policy.heads import LOST_STARTS_QUARANTINE
 from harness.policy.settings import Topology, parse
 from harness.policy.steps import FINISHED, STARTED
 

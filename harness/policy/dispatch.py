@@ -1,229 +1,362 @@
 """The plan of one tick for one pool: which ready tasks take which slots, and why the others don't.
 
-Rules, in order (README.md numbers them):
-D1  Priorities are strict: no flow of P(n+1) is picked while one of Pn has an eligible head.
-D2  Within a priority: the flow whose tenant has fewest members in flight, then whose run has, then by rank, then id.
-D3  Within a flow: oldest first.
-D4  Eligible = a slot is free, and tenant cap, tenant quotas (pool, resource), run cap and every resource have room.
-    All or none: a pick takes everything in one step, a refusal takes nothing.
-D5  A head that isn't eligible blocks its own flow only, and the flow's reason is kept.
+Rule 7, the order in which a free slot is offered: P0 while its credit lasts or nobody else waits; the lanes that may
+pick, the most overdue first; P1, P2, P3; P0 again. The last slots may be P0's alone (quota.headroom). Inside a class
+the tenant, inside a tenant the run (fairness.py), inside a run the oldest task whose needs have room.
+
+D4  All or none: a pick takes slot, caps, quotas and resources in one step (quota.py), a refusal takes nothing.
+D5  One head for each (run, signature): a head that doesn't fit holds back its own flow only, and the reason is kept.
 D6  A bundle is one slot: successive heads of one flow and one bundling kind, never P0, never a task marked single or
     one that lost a worker; the sum of estimates is at most BUNDLE_S, and no slot takes more than its even share of
     what is waiting.
 D7  A task that lost its worker LOST_STARTS_QUARANTINE times takes a slot of its pool and one of quarantine. While
     quarantine has none, such a head is passed over: it blocks nobody, not even its own flow.
-D8  A scope that comes back from a pause holds no more slots than its ramp gives (policy.ramp).
 
-Cost: O((flows + picks) log flows) for what the snapshot holds; it doesn't know the backlog.
+Tasks are asked for when their flow is nearly next, so that a tick costs the slots it fills and not what waits; a flow
+that turns out empty is told, and the next ones are asked for, more at a time. The line isn't changed; the room is.
 """
 
-import heapq
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 from math import ceil
 
+from harness.policy import lanes
+from harness.policy.fairness import Runs, Tenants, singles_first
+from harness.policy.flow import FlowFacts, Head, Look
+from harness.policy.heads import BUNDLE_MAX, LOST_STARTS_QUARANTINE, Heads, Seen
+from harness.policy.known import Kinds
+from harness.policy.lanes import AGED, LANES, NO_LANE, P0
+from harness.policy.line import Line, Run, Tenant
+from harness.policy.plan import Pick, Plan, Reserved
+from harness.policy.quota import Gate, headroom
+from harness.policy.reserve import is_large, leaves, reserve
+from harness.policy.room import Room
+from harness.policy.settings import QUARANTINE
+
 BUNDLE_S = 0.1  # seconds that a bundle may be expected to take: what a P0 task may wait behind it
-BUNDLE_MAX = 100  # members; beyond, settling in flushes costs as much as it saves
-LOST_STARTS_QUARANTINE = 2  # lost workers before a task is run where it can harm nobody else
+AGED_S = {2: 300.0, 3: 600.0}  # seconds after which a task of a class may take the aged lane (rule 5)
+EST_S = 1.0  # seconds, of a kind that nobody knows
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A ready task: id, kind, whether it must be alone on its lease, and how many workers it has lost."""
-
-    task: int
-    kind: str
-    single: bool = False
-    lost_starts: int = 0
+P0_EXPECTED_S = 3600.0  # so long after it was seen last, P0 is expected again
+AGED_A_LOOK = 8  # flows asked for at once by age
+LOOKED_THROUGH = 400  # flows in order of age or rank that one search goes through
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlowFacts:
-    """A flow with its first heads, oldest first. `needs`: (resource, number) for each task of it."""
-
-    id: int
-    priority: int
-    tenant: int
-    run: int
-    signature: str
-    rank: float
-    tenant_cap: int
-    run_cap: int | None
-    heads: tuple[Head, ...]
-    needs: tuple[tuple[str, int], ...] = ()
+Candidate = tuple[FlowFacts, Run, Head]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
-    """One pool at one moment.
-
-    `free`, `quarantine_free`: slots. In flight: members per tenant and run, over all pools. `resource_room`: how many
-    more of a resource may be held. `quota_room`: (tenant, "pool" | "resource", name) -> room, where a quota exists.
-    `ramp_room`: ("priority" | "tenant" | "run", number) -> slots left to a scope that comes back from a pause.
-    `estimates`: seconds by kind. `bundling`: the kinds that may share a slot.
-    """
-
-    pool: str
-    free: int
-    quarantine_free: int
-    flows: tuple[FlowFacts, ...]
-    tenant_in_flight: Mapping[int, int]
-    run_in_flight: Mapping[int, int]
-    resource_room: Mapping[str, int]
-    quota_room: Mapping[tuple[int, str, str], int]
-    estimates: Mapping[str, float]
-    bundling: frozenset[str]
-    ramp_room: Mapping[tuple[str, int], int] = field(default_factory=dict)
+def plan(pool: str, now_s: float, *, room: Room, line: Line, gate: Gate, kinds: Kinds, look: Look) -> Plan:
+    """Decide one tick of one pool. Deterministic; takes from `room` what it gives, leaves `line` as it is."""
+    return _Planner(pool, now_s, room, line, gate, kinds, look).run()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pick:
-    """One slot given: the tasks that share it (more than one: a bundle). `quarantine`: it runs there."""
+class _Planner:
+    def __init__(self, pool: str, now_s: float, room: Room, line: Line, gate: Gate, kinds: Kinds, look: Look) -> None:
+        self.pool, self.now_s, self.room, self.line = pool, now_s, room, line
+        self.gate, self.kinds, self.look = gate, kinds, look
+        self.slots = room.slots[pool]
+        self.flight = room.flight[pool]
+        self.picks: list[Pick] = []
+        self.mean_s = line.accounts[AGED].mean_s
+        self.tenants = [
+            Tenants(p, line, gate, self.flight, now_s) if of_class.tenants and not gate.priority(p) else None
+            for p, of_class in enumerate(line.classes)
+        ]
+        self.classes = [p for p in (1, 2, 3) if self.tenants[p] is not None]
+        self.heads = Heads(pool, room, line, gate, kinds.bundling, self.tenants, look)
+        self.runs: dict[tuple[int, int], Runs] = {}
+        self.floors: dict[tuple[int, int], float] = {}
+        self.candidates: dict[int, Candidate | None] = {}
+        self.overruns_s = self.flight.overruns_s(now_s)
+        self.credits_s = self._grown()
+        expected = bool(line.classes[P0].tenants) or now_s - line.urgent_s <= P0_EXPECTED_S
+        self.headroom = headroom(self.slots, self.mean_s, p0_expected=expected)
+        for resource in line.reserved:
+            room.reserved.pop(resource, None)
+        self.due = self._reserved_before() if line.reserved else []
+        self.reserved = reserve(line, room, gate, now_s, mean_s=self.mean_s or EST_S, lanes_open=self._open())
 
-    flow: FlowFacts
-    kind: str
-    tasks: tuple[int, ...]
-    quarantine: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """The picks in order, and for each flow left with heads the reason that binds it (flow id -> reason)."""
-
-    picks: tuple[Pick, ...]
-    held: Mapping[int, str]
-
-
-@dataclass(slots=True)
-class _Counters:
-    free: int
-    quarantine_free: int
-    tenants: dict[int, int]
-    runs: dict[int, int]
-    resources: dict[str, int]
-    quotas: dict[tuple[int, str, str], int]
-    ramps: dict[tuple[str, int], int]
-    held: dict[int, str] = field(default_factory=dict)
-
-
-def plan(facts: Facts) -> Plan:
-    """Decide one tick of one pool. Pure and deterministic; the order of `facts.flows` doesn't matter."""
-    counters = _Counters(
-        free=facts.free,
-        quarantine_free=facts.quarantine_free,
-        tenants=dict(facts.tenant_in_flight),
-        runs=dict(facts.run_in_flight),
-        resources=dict(facts.resource_room),
-        quotas=dict(facts.quota_room),
-        ramps=dict(facts.ramp_room),
-    )
-    waiting = sum(len(flow.heads) for flow in facts.flows)
-    share = ceil(waiting / facts.free) if facts.free > 0 else 1
-    taken: dict[int, int] = {}
-    picks: list[Pick] = []
-    heap = [(*_order(flow, counters), flow) for flow in facts.flows if flow.heads]
-    heapq.heapify(heap)
-    while heap:
-        if counters.free <= 0:
-            counters.held.update((entry[-1].id, "slots") for entry in heap)
-            break
-        *key, flow = heapq.heappop(heap)
-        fresh = _order(flow, counters)
-        if tuple(key) != fresh:  # its tenant or run was served since: put it where it belongs now
-            heapq.heappush(heap, (*fresh, flow))
-            continue
-        start = taken.get(flow.id, 0)
-        reason, room = _room(flow, facts.pool, counters)
-        if reason is not None:
-            counters.held[flow.id] = reason
-            continue
-        head = flow.heads[start]
-        quarantine = head.lost_starts >= LOST_STARTS_QUARANTINE
-        if quarantine and counters.quarantine_free <= 0:
-            counters.held[flow.id] = "quarantine"
-            taken[flow.id] = start + 1
-            if start + 1 < len(flow.heads):
-                heapq.heappush(heap, (*fresh, flow))
-            continue
-        size = 1 if quarantine else _bundle_size(flow, start, facts, share, room)
-        picks.append(
-            Pick(
-                flow=flow,
-                kind=head.kind,
-                tasks=tuple(one.task for one in flow.heads[start : start + size]),
-                quarantine=quarantine,
-            )
+    def run(self) -> Plan:
+        begun_s = tuple(self.credits_s)
+        free = self.room.free
+        while free[self.pool] > 0:
+            found = self._next()
+            if found is None:
+                break
+            self._take(*found)
+        return Plan(
+            pool=self.pool,
+            now_s=self.now_s,
+            slots=self.slots,
+            picks=tuple(self.picks),
+            held=self._held(),
+            empty=tuple(self.heads.empty),
+            credits_s=begun_s,
+            waiting=self._waiting(),
+            lowest={p: of.lowest for p, of in enumerate(self.tenants) if of is not None and of.lowest is not None},
+            floors=self.floors,
+            since=tuple(self._since()),
+            bundled=self.heads.bundled if self.heads.looks else self.line.bundled,
+            reserved=self.reserved,
         )
-        _take(flow, facts.pool, size, quarantine, counters)
-        taken[flow.id] = start + size
-        if start + size < len(flow.heads):
-            heapq.heappush(heap, (*_order(flow, counters), flow))
-    return Plan(picks=tuple(picks), held=counters.held)
 
+    # -- rule 7: who is offered a slot
 
-def _order(flow: FlowFacts, counters: _Counters) -> tuple[int, int, int, float, int]:
-    run = counters.runs.get(flow.run, 0) if flow.run else 0
-    return (flow.priority, counters.tenants.get(flow.tenant, 0), run, flow.rank, flow.id)
+    def _next(self) -> tuple[Candidate, int] | None:
+        while self.due:
+            due = self._due(self.due.pop(0))
+            if due is not None:
+                return due
+        urgent = self._candidate(0)
+        if urgent is not None:
+            if not any(self._candidate(p) for p in self.classes):
+                return urgent, NO_LANE
+            if self._credit(P0) >= 0:
+                return urgent, P0
+        if self.room.free[self.pool] > self.headroom:
+            found = self._by_lane()
+            if found is not None:
+                return found
+            for p in self.classes:
+                candidate = self._candidate(p)
+                if candidate is not None:
+                    return candidate, NO_LANE
+        return (urgent, P0) if urgent is not None else None
 
+    def _by_lane(self) -> tuple[Candidate, int] | None:
+        if self.tenants[2] is None and self.tenants[3] is None:
+            return None
+        for lane in lanes.in_turn([self._credit(lane) for lane in range(LANES)]):
+            candidate = self._oldest() if lane == AGED else self._candidate(lane)
+            if candidate is None:
+                continue
+            taken = self.flight.lanes[lanes.P2] + self.flight.lanes[lanes.P3] + self.flight.lanes[AGED]
+            if taken >= max(1, self.slots // 2) and self._candidate(1) is not None:
+                return None
+            return candidate, lane
+        return None
 
-def _room(flow: FlowFacts, pool: str, counters: _Counters) -> tuple[str | None, int]:
-    """Return (None, how many more members fit) or (the reason that binds, 0)."""
-    room = flow.tenant_cap - counters.tenants.get(flow.tenant, 0)
-    if room <= 0:
-        return "tenant_cap", 0
-    if counters.ramps and any(counters.ramps.get(key, 1) <= 0 for key in _scopes(flow)):
-        return "ramp", 0
-    if flow.run and flow.run_cap is not None:
-        room = min(room, flow.run_cap - counters.runs.get(flow.run, 0))
-        if room <= 0:
-            return "run_cap", 0
-    pool_room = counters.quotas.get((flow.tenant, "pool", pool))
-    if pool_room is not None:
-        if pool_room <= 0:
-            return f"quota:{pool}", 0
-        room = min(room, pool_room)
-    for resource, n in flow.needs:
-        if counters.resources.get(resource, 0) < n:
-            return f"resource:{resource}", 0
-        quota = counters.quotas.get((flow.tenant, "resource", resource))
-        if quota is not None and quota < n:
-            return f"quota:{resource}", 0
-    return None, room
+    def _open(self) -> list[int]:
+        return [lane for lane in (lanes.P2, lanes.P3) if self._credit(lane) >= 0]
 
+    def _reserved_before(self) -> list[Reserved]:
+        """Return who reserved before, once each, in order: when all is free that it needs, it goes first (rule 11)."""
+        before = {one.flow.id: one for one in self.line.reserved.values()}
+        return [one for one in before.values() if one.lane == NO_LANE or one.lane in self._open()]
 
-def _scopes(flow: FlowFacts) -> tuple[tuple[str, int], ...]:
-    return ("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)
+    def _due(self, reserved: Reserved) -> tuple[Candidate, int] | None:
+        """Return the task that something was reserved for, if it fits now."""
+        flow = self.line.flows.get(reserved.flow.id)
+        if flow is None or self.gate.priority(flow.priority) or self._shut(flow):
+            return None
+        if self.room.free[self.pool] <= self.headroom or self.gate.tenant(flow.priority, flow.tenant):
+            return None
+        head = self.heads.first(flow)
+        if head is None or self._why_not(flow, head):
+            return None
+        run = self.line.classes[flow.priority].tenants[flow.tenant].runs[flow.run]
+        return (flow, run, head), reserved.lane
 
+    def _credit(self, lane: int) -> float:
+        return self.credits_s[lane] - self.overruns_s[lane]
 
-def _bundle_size(flow: FlowFacts, start: int, facts: Facts, share: int, room: int) -> int:
-    head = flow.heads[start]
-    if flow.priority == 0 or head.single or head.lost_starts or head.kind not in facts.bundling:
-        return 1
-    est_s = max(facts.estimates.get(head.kind, BUNDLE_S), BUNDLE_S / BUNDLE_MAX)
-    limit = min(room, share, int(BUNDLE_S / est_s + 1e-9), BUNDLE_MAX, len(flow.heads) - start)
-    size = 1
-    while size < limit:
-        following = flow.heads[start + size]
-        if following.kind != head.kind or following.single or following.lost_starts:
-            break
-        size += 1
-    return size
+    def _grown(self) -> list[float]:
+        line = self.line
+        if line.at_s is None:
+            return [lanes.start(lane, self.slots) for lane in range(LANES)]
+        passed_s = max(0.0, self.now_s - line.at_s)
+        return lanes.grown(line.accounts, passed_s, self.slots, waited=line.waited, overruns_s=self.overruns_s)
 
+    # -- who is next in a class
 
-def _take(flow: FlowFacts, pool: str, size: int, quarantine: bool, counters: _Counters) -> None:
-    counters.free -= 1
-    counters.quarantine_free -= int(quarantine)
-    counters.tenants[flow.tenant] = counters.tenants.get(flow.tenant, 0) + size
-    if flow.run:
-        counters.runs[flow.run] = counters.runs.get(flow.run, 0) + size
-    for scope in _scopes(flow) if counters.ramps else ():
-        if scope in counters.ramps:
-            counters.ramps[scope] -= 1
-    key = (flow.tenant, "pool", pool)
-    if key in counters.quotas:
-        counters.quotas[key] -= size
-    for resource, n in flow.needs:
-        counters.resources[resource] -= n
-        key = (flow.tenant, "resource", resource)
-        if key in counters.quotas:
-            counters.quotas[key] -= n
+    def _candidate(self, p: int) -> Candidate | None:
+        tenants = self.tenants[p]
+        if tenants is None or (self.room.ramps and self.gate.priority(p)):
+            return None
+        if p in self.candidates:
+            known = self.candidates[p]
+            if known is None or (self.gate.tenant(p, known[0].tenant) or self._why_not(known[0], known[2])) is None:
+                return known
+        found: Candidate | None = None
+        while found is None and (number := tenants.best()) is not None:
+            if self.gate.tenant(p, number) is None:
+                found = self._of_tenant(p, tenants.of_class.tenants[number])
+            if found is None:
+                tenants.dead.add(number)
+        self.candidates[p] = found
+        return found
+
+    def _of_tenant(self, p: int, tenant: Tenant) -> Candidate | None:
+        if len(tenant.runs) == 1:
+            (run,) = tenant.runs.values()
+            return self._of_run(run)
+        runs = self.runs.get((p, tenant.id))
+        if runs is None:
+            runs = self.runs[p, tenant.id] = Runs(tenant, self.gate, self.now_s)
+        held = self.flight.classes[p].get(tenant.id)
+        singles_s = singles_first(self.slots, self.line.accounts[p].est_s)
+        while (one := runs.best(held, singles_s)) is not None:
+            found = self._of_run(one)
+            if found is not None:
+                return found
+            runs.dead.add(one.id)
+        return None
+
+    def _of_run(self, run: Run) -> Candidate | None:
+        found: Candidate | None = None
+        if run.id and self.gate.run(run.id):
+            return None
+        for flow in run.flows.values():
+            if self._shut(flow):
+                continue
+            head = self.heads.first(flow)
+            if head is not None and (found is None or head.task < found[2].task) and self._why_not(flow, head) is None:
+                found = (flow, run, head)
+        return found
+
+    def _shut(self, flow: FlowFacts) -> str | None:
+        """Return what holds all of a flow's tasks alike."""
+        reason = self.gate.signature(flow.signature) if flow.signature else None
+        return reason or self.gate.pair(flow.tenant, flow.signature)
+
+    def _why_not(self, flow: FlowFacts, head: Head) -> str | None:
+        """Return what holds a task, beside what holds its tenant's whole class."""
+        if flow.run and (reason := self.gate.run(flow.run)):
+            return reason
+        if head.lost_starts >= LOST_STARTS_QUARANTINE and self.room.free.get(QUARANTINE, 0) <= 0:
+            return "quarantine"
+        if flow.run and (reason := self.gate.fan_out(flow, self.kinds.estimates.get(head.kind, EST_S), self.mean_s)):
+            return reason
+        return self._shut(flow) or self._kept(flow, head)
+
+    def _kept(self, flow: FlowFacts, head: Head) -> str | None:
+        """Return what is reserved for somebody else of what a task needs (rule 11)."""
+        if not flow.signature or not (self.reserved or self.room.reserved):
+            return None
+        end_s = self.now_s + self.kinds.estimates.get(head.kind, EST_S)
+        for resource, n in flow.needs:
+            one = self.reserved.get(resource) or self.room.reserved.get(resource)
+            if one is not None and one.flow.id != flow.id and not leaves(one, resource, n, self.room, end_s):
+                return f"reserved:{resource}"
+        return None
+
+    def _oldest(self) -> Candidate | None:
+        """Return the head that has waited longest by its class's measure, if one is aged (rule 5)."""
+        found: Candidate | None = None
+        longest = 1.0
+        for p, aged_s in AGED_S.items():
+            if self.tenants[p] is None or self.gate.priority(p):
+                continue
+            for flow in self._by_age(p, aged_s):
+                known = self.line.classes[p].tenants[flow.tenant]
+                if self.gate.tenant(p, flow.tenant) or self._shut(flow):
+                    continue
+                also = islice(self._by_age(p, aged_s), AGED_A_LOOK) if flow.id not in self.heads.seen else ()
+                head = self.heads.first(flow, also)
+                if head is None or self._why_not(flow, head):
+                    continue
+                ratio = (self.now_s - head.ready_s) / aged_s
+                if ratio > longest:
+                    found, longest = (flow, known.runs[flow.run], head), ratio
+                    break
+        return found
+
+    def _by_age(self, p: int, aged_s: float) -> Iterator[FlowFacts]:
+        orders = [
+            order[:LOOKED_THROUGH]
+            for signature, order in self.line.classes[p].oldest.items()
+            if self.now_s - order[0][0] > aged_s and not (signature and self.gate.signature(signature))
+        ]
+        for since_s, number in merge(*orders):
+            if self.now_s - since_s <= aged_s:
+                return
+            yield self.line.flows[number]
+
+    # -- a pick
+
+    def _take(self, candidate: Candidate, lane: int) -> None:
+        flow, run, head = candidate
+        seen = self.heads.seen[flow.id]
+        quarantine = head.lost_starts >= LOST_STARTS_QUARANTINE
+        size = 1 if quarantine else self._bundle_size(flow, head, seen)
+        tasks = tuple([seen.heads.popleft().task for _ in range(size)])
+        seen.used.update(tasks)
+        pick = Pick(
+            flow=flow,
+            kind=head.kind,
+            tasks=tasks,
+            quarantine=quarantine,
+            lane=lane,
+            est_s=self.kinds.estimates.get(head.kind, EST_S) * size,
+            cost=self.gate.cost(flow.signature) if flow.signature else 1.0,
+            large=is_large(flow.signature),
+        )
+        self.picks.append(pick)
+        self.gate.take(pick)
+        p, cost_s = flow.priority, pick.est_s * pick.cost
+        tenants = self.tenants[p]
+        assert tenants is not None  # it was picked among them
+        tenants.charge(flow.tenant, cost_s)
+        runs = self.runs.get((p, flow.tenant))
+        if runs is not None:
+            if runs.lowest is not None:
+                self.floors.setdefault((p, flow.tenant), runs.lowest)
+            runs.charge(run, cost_s)
+        elif run.id:
+            self.floors.setdefault((p, flow.tenant), run.clock.v)
+        if lane != NO_LANE:
+            self.credits_s[lane] -= cost_s
+        if pick.large and self.reserved:
+            self.reserved = {name: one for name, one in self.reserved.items() if one.flow.id != flow.id}
+        self.candidates.pop(p, None)
+
+    def _bundle_size(self, flow: FlowFacts, head: Head, seen: Seen) -> int:
+        if flow.priority == 0 or head.single or head.lost_starts or head.kind not in self.kinds.bundling:
+            return 1
+        waiting = sum(len(one.heads) for one in self.heads.seen.values())
+        share = ceil(waiting / self.room.free[self.pool])
+        est_s = max(self.kinds.estimates.get(head.kind, BUNDLE_S), BUNDLE_S / BUNDLE_MAX)
+        limit = min(self.gate.members(flow), share, int(BUNDLE_S / est_s + 1e-9), BUNDLE_MAX, len(seen.heads))
+        size = 0
+        for following in islice(seen.heads, max(1, limit)):
+            if size and (following.kind != head.kind or following.single or following.lost_starts):
+                break
+            size += 1
+        return size
+
+    # -- what it found out
+
+    def _held(self) -> dict[int, str]:
+        """Return why each flow that has a task left got no slot for it."""
+        held: dict[int, str] = {}
+        full = self.room.free[self.pool] <= 0
+        for number, seen in self.heads.seen.items():
+            flow = self.line.flows[number]
+            if seen.heads:
+                reason = "slots" if full else self._reason(flow, seen.heads[0])
+                held[number] = reason or "headroom"
+            elif seen.used and not seen.more and seen.passed:
+                held[number] = "quarantine"
+        return held
+
+    def _reason(self, flow: FlowFacts, head: Head) -> str | None:
+        return (
+            self.gate.priority(flow.priority)
+            or self.gate.tenant(flow.priority, flow.tenant)
+            or self._why_not(flow, head)
+        )
+
+    def _waiting(self) -> tuple[bool, ...]:
+        """Return which lanes have a backlog."""
+        classes = self.line.classes
+        aged = any(
+            self.now_s - order[0][0] > aged_s for p, aged_s in AGED_S.items() for order in classes[p].oldest.values()
+        )
+        return True, bool(classes[1].tenants), bool(classes[2].tenants), bool(classes[3].tenants), aged
+
+    def _since(self) -> Iterator[tuple[int, float]]:
+        for number, seen in self.heads.seen.items():
+            if seen.heads:
+                yield number, seen.heads[0].ready_s

@@ -6,18 +6,24 @@ both count here, so that a plan can't depend on who asks. Reads nothing by itsel
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from harness.policy import ramp
-from harness.policy.dispatch import Pick
-from harness.policy.settings import QUARANTINE, SYSTEM
+from harness.policy.flight import Flight
+from harness.policy.flow import needs
+from harness.policy.lanes import NO_LANE
+from harness.policy.plan import Reserved
+from harness.policy.settings import SYSTEM
 
 Pause = tuple[str, str, str, str]  # scope, key, source, reason
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """Live leases of one (pool, via, tenant, run, signature): slots and members; caps of the tenant and run."""
+    """Live leases of one (pool, via, tenant, run, signature, priority, lane): slots and members.
+
+    `cost`: sum of what a second of each costs (rule 9). `overrun_s` + `over_cost` * now: sum of what each has held
+    beyond its estimate, times its cost. `ends_s`: when each should end, of leases that hold a resource.
+    """
 
     pool: str
     via: str | None
@@ -26,22 +32,32 @@ class InFlight:
     signature: str
     leases: int
     members: int
-    tenant_cap: int
-    run_cap: int | None
+    priority: int
+    lane: int = NO_LANE
+    cost: float = 0.0
+    overrun_s: float = 0.0
+    ends_s: tuple[float, ...] = ()
+    over_cost: float = 0.0
 
 
 @dataclass(slots=True)
 class Room:
-    """Free slots of pools that may release; members in flight; what is left of resources and quotas; who is full."""
+    """Free slots of pools that may release; members in flight; what is left of resources and quotas.
+
+    `flight`: by pool, what its tasks hold. `ends`: (when, signature) of leases that hold a resource. `reserved`: what
+    each pool's last plan keeps for somebody (rule 11); whoever begins a tick gathers it from the lines.
+    """
 
     slots: Mapping[str, int]
     free: dict[str, int]
+    capacities: Mapping[str, int]
     resources: dict[str, int]
     quotas: dict[tuple[int, str, str], int]
     tenants: dict[int, int] = field(default_factory=dict)
     runs: dict[int, int] = field(default_factory=dict)
-    full_tenants: set[int] = field(default_factory=set)
-    full_runs: set[int] = field(default_factory=set)
+    flight: dict[str, Flight] = field(default_factory=dict)
+    ends: list[tuple[float, str]] = field(default_factory=list)
+    reserved: dict[str, Reserved] = field(default_factory=dict)
     ramps: dict[str, ramp.Left] = field(default_factory=dict)  # by pool: of scopes that come back from a pause
 
 
@@ -58,13 +74,13 @@ def measure(
     room = Room(
         slots=slots,
         free={pool: n for pool, n in slots.items() if pool != SYSTEM and pool not in paused},
+        capacities=capacities,
         resources=dict(capacities),
         quotas={(tenant, scope, name): cap for tenant, scope, name, cap in quotas},
+        flight={pool: Flight() for pool in slots},
     )
     for use in flight:
         count(room, use)
-    for use in flight:
-        note_full(room, use.tenant, use.tenant_cap, use.run, use.run_cap)
     return room
 
 
@@ -73,43 +89,27 @@ def count(room: Room, use: InFlight) -> None:
     for pool in (use.pool, use.via):
         if pool in room.free:
             room.free[pool] -= use.leases
-    room.tenants[use.tenant] = room.tenants.get(use.tenant, 0) + use.members
+    of_pool = room.flight.get(use.pool)
+    if of_pool is None:
+        of_pool = room.flight[use.pool] = Flight()
+    of_pool.count(
+        use.priority,
+        use.tenant,
+        use.run,
+        use.lane,
+        leases=use.leases,
+        cost=use.cost or float(use.leases),
+        overrun_s=use.overrun_s,
+        over_cost=use.over_cost,
+    )
+    _add(room.tenants, use.tenant, use.members)
     if use.run:
-        room.runs[use.run] = room.runs.get(use.run, 0) + use.members
+        _add(room.runs, use.run, use.members)
     for resource, n in needs(use.signature):
         room.resources[resource] = room.resources.get(resource, 0) - n * use.leases
         _spend_quota(room, (use.tenant, "resource", resource), n * use.leases)
     _spend_quota(room, (use.tenant, "pool", use.pool), use.members)
-
-
-def note_full(room: Room, tenant: int, tenant_cap: int, run: int, run_cap: int | None) -> None:
-    """Note that a tenant or run is at its cap, or no longer."""
-    if room.tenants.get(tenant, 0) >= tenant_cap:
-        room.full_tenants.add(tenant)
-    else:
-        room.full_tenants.discard(tenant)
-    if run and run_cap is not None:
-        if room.runs.get(run, 0) >= run_cap:
-            room.full_runs.add(run)
-        else:
-            room.full_runs.discard(run)
-
-
-def take(room: Room, pool: str, picks: Iterable[Pick]) -> None:
-    """Count what a plan gave, before the next is made."""
-    for pick in picks:
-        flow = pick.flow
-        via = QUARANTINE if pick.quarantine else None
-        size = len(pick.tasks)
-        count(
-            room,
-            InFlight(pool, via, flow.tenant, flow.run, flow.signature, 1, size, flow.tenant_cap, flow.run_cap),
-        )
-        note_full(room, flow.tenant, flow.tenant_cap, flow.run, flow.run_cap)
-        left = room.ramps.get(pool, {})
-        for scope in (("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)):
-            if scope in left:
-                left[scope] -= 1
+    room.ends += [(end_s, use.signature) for end_s in use.ends_s]
 
 
 def slow_down(room: Room, ramps: Sequence[ramp.Ramp], held: Sequence[ramp.Held], *, aged_s: float) -> None:
@@ -118,16 +118,11 @@ def slow_down(room: Room, ramps: Sequence[ramp.Ramp], held: Sequence[ramp.Held],
     room.free |= {pool: min(room.free[pool], n) for pool, n in pools.items() if pool in room.free}
 
 
-@lru_cache(maxsize=4096)
-def needs(signature: str) -> tuple[tuple[str, int], ...]:
-    """Read a resource signature.
-
-    >>> needs("browser=1,llm:default=2"), needs("")
-    ((('browser', 1), ('llm:default', 2)), ())
-    """
-    if not signature:
-        return ()
-    return tuple((name, int(n)) for name, _, n in (part.rpartition("=") for part in signature.split(",")))
+def _add(counts: dict[int, int], key: int, n: int) -> None:
+    """Add to a count; who has nothing in flight isn't in it."""
+    counts[key] = counts.get(key, 0) + n
+    if not counts[key]:
+        del counts[key]
 
 
 def _spend_quota(room: Room, key: tuple[int, str, str], n: int) -> None:

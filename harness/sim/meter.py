@@ -5,13 +5,15 @@ windows cover the measured time only. Slot-seconds are those of leases, from rel
 """
 
 from array import array
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.policy.room import needs
+from harness.policy.flow import needs
+from harness.sim.ledger import Ledger, Reading, between
 from harness.sim.rows import Lease, Task, Tenant
 
-WaitKey = tuple[str, str, str, int]  # group, tenant ("" when they are many), pool, priority
+WaitKey = tuple[str, str, str, int, str]  # group, tenant ("" when they are many), pool, priority, kind
 FEW_TENANTS = 200  # up to so many, waits are kept by tenant; beyond, by group
 
 
@@ -46,11 +48,23 @@ class Use:
 
 
 @dataclass(slots=True)
+class Line:
+    """The tasks of one kind. `since_s`: the last start, or when some began to wait; `gap_s`: the longest such time."""
+
+    waiting: int = 0
+    since_s: float = 0.0
+    gap_s: float = 0.0
+
+
+@dataclass(slots=True)
 class Account:
-    """One tenant in one pool. `area_s`: waiting tasks x seconds of this window; `dry`: it had nothing waiting once."""
+    """One tenant in one pool. `area_s`: waiting tasks x seconds of this step; `dry`: it had nothing waiting once.
+
+    `past`: the same of the last steps, as many as make a window.
+    """
 
     tenant: Tenant
-    cap: int
+    past: deque[tuple[float, float, bool]]
     waiting: int = 0
     since_s: float = 0.0
     area_s: float = 0.0
@@ -69,7 +83,10 @@ class Windows:
 class Meter:
     """See the module. The driver sets `now_s` before anything happens, and calls begin, window and finish."""
 
-    def __init__(self, *, pools: Mapping[str, int], resources: Mapping[str, int], by_tenant: bool) -> None:
+    def __init__(
+        self, *, pools: Mapping[str, int], resources: Mapping[str, int], by_tenant: bool, steps: int = 1
+    ) -> None:
+        """`by_tenant`: keep waits by tenant; `steps`: calls of `window` that make a window."""
         self.now_s = 0.0
         self.from_s = 0.0
         self.until_s = float("inf")
@@ -80,10 +97,16 @@ class Meter:
         self.starts = {pool: [0] * 4 for pool in pools}
         self.slot_s = {pool: [0.0] * 4 for pool in pools}
         self.windows: dict[str, Windows] = {pool: Windows() for pool in pools}
+        self.kinds: dict[str, Line] = {}
+        self.ledger = Ledger()
+        self.used: Reading = {}  # in the measured time
         self.over = False
+        self._began: Reading = {}
+        self._steps = steps
         self._by_tenant = by_tenant
         self._accounts: dict[tuple[str, int], Account] = {}
         self._window_s = 0.0
+        self._ended = 0  # steps
 
     # -- told by the world
 
@@ -100,6 +123,9 @@ class Meter:
         """A slot was given to its members."""
         for task in lease.members:
             self._wait(self._account(task.pool, task.tenant), task, -1)
+        line = self._line(lease.members[0].kind)
+        line.gap_s = max(line.gap_s, self.now_s - line.since_s)
+        line.since_s = self.now_s
         self._use(lease, 1)
         if not self.over and self.now_s >= self.from_s:
             self.starts[lease.pool][lease.priority] += len(lease.members)
@@ -117,7 +143,7 @@ class Meter:
         if task.starts == 1 and self.from_s <= task.ready_s < self.until_s:
             wait_s = self.now_s - task.ready_s
             tenant = task.tenant
-            key = (tenant.group, tenant.name if self._by_tenant else "", task.pool, task.priority)
+            key = (tenant.group, tenant.name if self._by_tenant else "", task.pool, task.priority, task.kind)
             if key not in self.waits:
                 self.waits[key] = array("d")
             self.waits[key].append(wait_s)
@@ -145,10 +171,15 @@ class Meter:
         self.longest_wait_s = [0.0] * 4
         self.starts = {pool: [0] * 4 for pool in self.pools}
         self.slot_s = {pool: [0.0] * 4 for pool in self.pools}
+        self._began = self.ledger.read(self.now_s)
+        for line in self.kinds.values():
+            line.since_s, line.gap_s = self.now_s, 0.0
+        for account in self._accounts.values():
+            account.past.clear()
         self._next_window()
 
     def window(self, leases: Iterable[Lease]) -> None:
-        """A window ends: add the figures of each pool."""
+        """A step ends, and with it a window: add the figures of each pool."""
         length_s = self.now_s - self._window_s
         if length_s <= 0 or self.over:
             return
@@ -158,10 +189,13 @@ class Meter:
         for (pool, _), account in self._accounts.items():
             account.area_s += account.waiting * (self.now_s - account.since_s)
             account.since_s = self.now_s
-            if account.used_s or account.area_s:
+            account.past.append((account.used_s, account.area_s, account.dry))
+            if any(used_s or area_s for used_s, area_s, _ in account.past):
                 by_pool.setdefault(pool, []).append(account)
-        for pool, accounts in by_pool.items():
-            self._judge(pool, accounts, length_s)
+        self._ended += 1
+        if self._ended >= self._steps:
+            for pool, accounts in by_pool.items():
+                self._judge(pool, accounts, length_s * self._steps)
         self._window_s = self.now_s
         self._next_window()
 
@@ -173,6 +207,10 @@ class Meter:
             self._add(lease)
         for use in (*self.pools.values(), *self.resources.values()):
             use.advance(self.now_s)
+        for line in self.kinds.values():
+            if line.waiting:
+                line.gap_s = max(line.gap_s, self.now_s - line.since_s)
+        self.used = between(self._began, self.ledger.read(self.now_s))
         self.over = True
 
     # -- inside
@@ -181,8 +219,14 @@ class Meter:
         key = (pool, tenant.id)
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = Account(tenant, tenant.cap, since_s=self.now_s)
+            account = self._accounts[key] = Account(tenant, deque(maxlen=self._steps), since_s=self.now_s)
         return account
+
+    def _line(self, kind: str) -> Line:
+        line = self.kinds.get(kind)
+        if line is None:
+            line = self.kinds[kind] = Line()
+        return line
 
     def _resource(self, name: str) -> Use:
         """A resource; one that a trace's tasks need and that isn't there any more has no capacity."""
@@ -198,6 +242,10 @@ class Meter:
         if not account.waiting:
             account.dry = True
         if not self.over:
+            line = self._line(task.kind)
+            if not line.waiting:
+                line.since_s = now_s
+            line.waiting += n
             pool = self.pools[task.pool]
             pool.advance(now_s)
             pool.waiting += n
@@ -208,6 +256,13 @@ class Meter:
                     use.waiting += n
 
     def _use(self, lease: Lease, n: int) -> None:
+        if n > 0:
+            slots = self.pools[lease.pool].capacity
+            self.ledger.begin(
+                lease, self.now_s, slots=slots, capacities=lambda resource: self._resource(resource).capacity
+            )
+        else:
+            self.ledger.end(lease, self.now_s)
         if self.over:
             return
         pool = self.pools[lease.pool]
@@ -233,15 +288,21 @@ class Meter:
             account.dry = account.waiting == 0
 
     def _judge(self, pool: str, accounts: list[Account], length_s: float) -> None:
-        windows = self.windows[pool]
-        backlogged = [account.used_s / account.tenant.weight for account in accounts if not account.dry]
+        windows, sums = self.windows[pool], []
+        backlogged = []
+        for account in accounts:
+            used_s, area_s = sum(step[0] for step in account.past), sum(step[1] for step in account.past)
+            sums.append((account.tenant, used_s, area_s))
+            if len(account.past) == self._steps and not any(step[2] for step in account.past):
+                backlogged.append(used_s / account.tenant.weight)
         if len(backlogged) >= 2:
             windows.slot_seconds.append(jain(backlogged))
-        if len(accounts) >= 2:
-            demands = [min((a.used_s + a.area_s) / length_s, float(a.cap)) for a in accounts]
-            shares = water_fill(self.pools[pool].capacity, demands, [a.tenant.weight for a in accounts])
+        if len(sums) >= 2:
+            demands = [min((used_s + area_s) / length_s, float(tenant.cap)) for tenant, used_s, area_s in sums]
+            shares = water_fill(self.pools[pool].capacity, demands, [tenant.weight for tenant, _, _ in sums])
+            got = [used_s / length_s for _, used_s, _ in sums]
             windows.satisfaction.append(
-                jain([min(1.0, a.used_s / length_s / s) for a, s in zip(accounts, shares, strict=True) if s > 0])
+                jain([min(1.0, mine / share) for mine, share in zip(got, shares, strict=True) if share > 0])
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.policy.errors import ErrorClass, Invalid
 from harness.policy.settings import QUARANTINE
@@ -21,6 +22,7 @@ from harness.sim.scenario import (
     Loss,
     Measure,
     Pause,
+    Phase,
     Scenario,
     Steps,
     TenantGroup,
@@ -28,26 +30,41 @@ from harness.sim.scenario import (
 )
 from harness.sim.table import Table
 from harness.sim.trace import Trace
+from harness.sim.vary import Value, variations
 from harness.sim.world import FIRST_COME, PLANS
 
 CLASSES = ("p0", "p1", "p2", "p3")
+FIXED: Mapping[str, Value] = MappingProxyType({})  # nothing is varied
 
 
 def load(path: Path) -> Scenario:
-    """Read a scenario file, or a trace to be replayed as it was. Raises: Invalid."""
+    """Read a scenario file without variations, or a trace to be replayed as it was. Raises: Invalid."""
+    first, *more = load_all(path)
+    if more:
+        raise Invalid(f"{path.name}: vary makes {1 + len(more)} scenarios of it, where one is wanted", field="vary")
+    return first
+
+
+def load_all(path: Path) -> list[Scenario]:
+    """Read a scenario file with all its variations, or a trace to be replayed as it was. Raises: Invalid."""
     if path.suffix != ".toml":
-        return parse({"trace": path.name, "title": path.name}, name=path.name, folder=path.parent)
+        return [parse({"trace": path.name, "title": path.name}, name=path.name, folder=path.parent)]
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Invalid(f"{path}: can't be read: {error.strerror}", field="scenario") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"{path}: isn't TOML: {error}", field="scenario") from error
-    return parse(raw, name=path.name, folder=path.parent)
+    return [parse(one, name=path.name, folder=path.parent, varied=values) for values, one in variations(raw, path.name)]
 
 
-def parse(raw: Mapping[str, object], *, name: str, folder: Path = Path()) -> Scenario:
-    """Build a scenario. `folder`: where a trace that it names is looked for. Raises: Invalid naming the key."""
+def parse(
+    raw: Mapping[str, object], *, name: str, folder: Path = Path(), varied: Mapping[str, Value] = FIXED
+) -> Scenario:
+    """Build a scenario. `folder`: where a trace that it names is looked for; `varied`: the values it was made with.
+
+    Raises: Invalid naming the key.
+    """
     top = Table(raw, "", name)
     trace = traces.read(folder / top.text("trace")) if top.has("trace") else None
     last_s = max((task.submit_s for task in trace.tasks), default=0.0) + 1.0 if trace else None
@@ -67,12 +84,12 @@ def parse(raw: Mapping[str, object], *, name: str, folder: Path = Path()) -> Sce
     cells = top.table("cells", {})
     number = cells.whole("number", 1, least=1)
     scenario = Scenario(
-        title=top.text("title"),
+        title=top.text("title") + "".join(f" {one}={value}" for one, value in varied.items()),
         seed=top.whole("seed", 1),
         plan=top.text("plan", "present", among=(*PLANS, FIRST_COME)),
         duration_s=duration_s,
         end_s=None if top.flag("drain", default=True) else duration_s,
-        ci=top.flag("ci", default=True),
+        ci=_in_ci(top, varied),
         cells=number,
         cells_run=min(number, cells.whole("run", number, least=1)),
         pools=pools,
@@ -82,6 +99,7 @@ def parse(raw: Mapping[str, object], *, name: str, folder: Path = Path()) -> Sce
         works=works,
         pauses=tuple(_pause(one) for one in top.tables("pauses")),
         losses=tuple(_loss(one, pools) for one in top.tables("losses")),
+        phases=_phases(top.tables("phases"), duration_s),
         dispatcher=_dispatcher(top.table("dispatcher", {})),
         measure=_measure(top.table("measure", {}), duration_s),
         expect=_expect(top.table("expect", {})),
@@ -201,11 +219,17 @@ def _tenants(
             ]
         quotas.done()
         before = groups.get(name, TenantGroup(name=name))
+        caps_then = one.steps("cap") if one.is_steps("cap") else ((0.0, one.whole("cap", before.cap)),)
+        weights = (
+            one.levels("weight") if one.is_steps("weight") else ((0.0, one.number("weight", before.weight, above=0)),)
+        )
         groups[name] = replace(
             before,
             number=one.whole("number", 1, least=1),
-            cap=one.whole("cap", before.cap),
-            weight=one.number("weight", before.weight, above=0),
+            cap=caps_then[0][1],
+            weight=weights[0][1],
+            later_caps=caps_then[1:],
+            later_weights=weights[1:],
             backlog_quota=one.whole("backlog_quota", before.backlog_quota),
             top_priority=one.whole("top_priority", before.top_priority),
             quotas=tuple(caps) or before.quotas,
@@ -227,9 +251,10 @@ def _work(table: Table, kinds: Mapping[str, Kind], tenants: Mapping[str, TenantG
         if not value or not all(isinstance(one, int | float) and one >= 0 for one in value) or value != sorted(value):
             table.refuse("at_s", "must be a second, or an array of them in order")
         at_s = tuple(float(one) for one in value)
+    names = table.texts("kind")
     work = Work(
         tenants=_declared(table, "tenants", table.text("tenants"), tenants, "tenants"),
-        kind=_declared(table, "kind", table.text("kind"), kinds, "kinds"),
+        kinds=tuple(_declared(table, "kind", name, kinds, "kinds") for name in names),
         priority=CLASSES.index(table.text("priority", "p2", among=CLASSES)),
         law=law,  # type: ignore[arg-type]  # checked by `among`
         rate_per_s=table.number("rate_per_s", above=0) if law == "poisson" else 0.0,
@@ -270,6 +295,34 @@ def _loss(table: Table, pools: Mapping[str, Steps]) -> Loss:
     return loss
 
 
+def _phases(tables: list[Table], duration_s: float) -> tuple[Phase, ...]:
+    phases: list[Phase] = []
+    for table in tables:
+        from_s = table.number("from_s", 0.0)
+        phase = Phase(name=table.text("name"), from_s=from_s, until_s=table.number("until_s", duration_s, above=from_s))
+        if phase.name in {one.name for one in phases}:
+            table.refuse("name", f"names a second phase {phase.name!r}")
+        if phase.until_s > duration_s:
+            table.refuse("until_s", f"must be at most duration_s, {duration_s:g}")
+        table.done()
+        phases.append(phase)
+    return tuple(phases)
+
+
+def _in_ci(top: Table, varied: Mapping[str, Value]) -> bool:
+    """Whether CI plays it: `ci` is a flag, or says of varied names which of their values."""
+    if not top.is_table("ci"):
+        return top.flag("ci", default=True)
+    only = top.table("ci")
+    within = True
+    for name in only.names():
+        values = only.any(name)
+        if name not in varied or not isinstance(values, list):
+            only.refuse(name, f"must be an array of values of a name in [vary]; there is {', '.join(varied) or 'none'}")
+        within = within and varied[name] in values
+    return within
+
+
 def _dispatcher(table: Table) -> Dispatcher:
     usual = Dispatcher()
     dispatcher = Dispatcher(
@@ -283,11 +336,16 @@ def _dispatcher(table: Table) -> Dispatcher:
 
 def _measure(table: Table, duration_s: float) -> Measure:
     from_s = table.number("from_s", 0.0)
+    window_s = table.number("window_s", 60.0, above=0)
     measure = Measure(
         from_s=from_s,
         until_s=table.number("until_s", duration_s, above=from_s),
-        window_s=table.number("window_s", 60.0, above=0),
+        window_s=window_s,
+        step_s=table.number("step_s", window_s, above=0),
     )
+    steps = measure.window_s / measure.step_s
+    if steps < 1 or abs(steps - round(steps)) > 1e-9:
+        table.refuse("step_s", f"must divide window_s, {window_s:g}")
     table.done()
     return measure
 

@@ -51,11 +51,13 @@ def simulate(scenario: Scenario, *, seed: int | None = None) -> Report:
         "simulated_s": max(cell.end_s for cell in cells),
         "makespan_s": max(cell.last_s - cell.first_s for cell in cells),
         "waits": _waits(cells),
+        "kinds": _kinds(cells),
         "tenants": _by_tenant(cells),
         "groups": _groups(cells),
         "classes": _classes(cells, cells[0].meter.pools),
         "pools": _uses([cell.meter.pools for cell in cells]),
         "resources": _uses([cell.meter.resources for cell in cells]),
+        "phases": _phases(cells),
         "starvation": _starvation(cells),
         "caps_exceeded": sum(_exceeded(cell) for cell in cells),
         "cost": _cost(cells),
@@ -120,17 +122,28 @@ def _spread(waits: "Iterable[array[float]]") -> Tree:
 def _waits(cells: Sequence[Played]) -> Tree:
     found: dict[str, dict[str, list[array[float]]]] = {"all": {}}
     for cell in cells:
-        for (group, _, _, priority), waits in cell.meter.waits.items():
+        for (group, _, _, priority, _), waits in cell.meter.waits.items():
             for whose in (group, "all"):
                 for which in (CLASSES[priority], "all"):
                     found.setdefault(whose, {}).setdefault(which, []).append(waits)
     return {whose: {which: _spread(waits) for which, waits in sorted(of.items())} for whose, of in found.items()}
 
 
+def _kinds(cells: Sequence[Played]) -> Tree:
+    found: dict[str, list[array[float]]] = {}
+    gaps: dict[str, float] = {}
+    for cell in cells:
+        for (_, _, _, _, kind), waits in cell.meter.waits.items():
+            found.setdefault(kind, []).append(waits)
+        for kind, line in cell.meter.kinds.items():
+            gaps[kind] = max(gaps.get(kind, 0.0), line.gap_s)
+    return {kind: _spread(found.get(kind, ())) | {"longest_gap_s": gap_s} for kind, gap_s in sorted(gaps.items())}
+
+
 def _by_tenant(cells: Sequence[Played]) -> Tree:
     found: dict[str, dict[str, list[array[float]]]] = {}
     for cell in cells:
-        for (_, tenant, _, priority), waits in sorted(cell.meter.waits.items()):
+        for (_, tenant, _, priority, _), waits in sorted(cell.meter.waits.items()):
             if tenant:
                 found.setdefault(tenant, {}).setdefault(CLASSES[priority], []).append(waits)
     return {tenant: {which: _spread(waits) for which, waits in of.items()} for tenant, of in found.items()}
@@ -147,6 +160,47 @@ def _groups(cells: Sequence[Played]) -> Tree:
         for run in cell.world.runs.values():
             one = found[run.tenant.group]
             one["most_in_flight_of_a_run"] = max(one.get("most_in_flight_of_a_run", 0), run.most_in_flight)
+    _add_uses(found, cells)
+    return found
+
+
+def _add_uses(groups: Tree, cells: Sequence[Played]) -> None:
+    """What a group used of each pool and resource in the measured time; the largest is its dominant share."""
+    capacities: dict[tuple[str, str], float] = {}
+    used: dict[tuple[str, str, str], float] = {}
+    for cell in cells:
+        for what, uses in (("pool", cell.meter.pools), ("resource", cell.meter.resources)):
+            for name, use in uses.items():
+                capacities[what, name] = capacities.get((what, name), 0.0) + use.capacity_s
+        for (what, name, group, _), seconds in cell.meter.used.items():
+            used[group, what, name] = used.get((group, what, name), 0.0) + seconds
+    for (group, what, name), seconds in used.items():
+        if what == "cost":
+            continue
+        capacity_s = capacities[what, name]
+        share = groups[group].setdefault(f"{what}s", {})[name] = seconds / capacity_s if capacity_s else 0.0
+        groups[group]["dominant_share"] = max(groups[group].get("dominant_share", 0.0), share)
+
+
+def _phases(cells: Sequence[Played]) -> Tree:
+    """Of each phase: who had the slot-seconds of each pool, by class and by group."""
+    found: Tree = {}
+    for cell in cells:
+        for phase, reading in cell.phases.items():
+            pools = found.setdefault(phase, {"pools": {}})["pools"]
+            for (what, name, group, priority), seconds in reading.items():
+                if what == "pool":
+                    pool = pools.setdefault(name, {"classes": dict.fromkeys(CLASSES, 0.0), "groups": {}})
+                    pool["classes"][CLASSES[priority]] += seconds
+                    pool["groups"][group] = pool["groups"].get(group, 0.0) + seconds
+    for phase in found.values():
+        for pool in phase["pools"].values():
+            for by, seconds in pool.items():
+                total_s = sum(seconds.values())
+                pool[by] = {
+                    name: {"slot_s": one, "share_of_slot_s": one / total_s if total_s else 0.0}
+                    for name, one in seconds.items()
+                }
     return found
 
 
@@ -181,12 +235,21 @@ def _uses(cells: Sequence[Mapping[str, Use]]) -> Tree:
 def _add_shares(pools: Tree, cells: Sequence[Played]) -> None:
     for name, pool in pools.items():
         pool["classes"] = _classes(cells, [name])
+        capacity_s = sum(cell.meter.pools[name].capacity_s for cell in cells)
+        for p, which in enumerate(CLASSES):
+            costs = (
+                seconds
+                for cell in cells
+                for (what, whose, _, priority), seconds in cell.meter.used.items()
+                if (what, whose, priority) == ("cost", name, p)
+            )
+            pool["classes"][which]["cost_of_capacity"] = sum(costs) / capacity_s if capacity_s else 0.0
         pool["waits"] = {
             CLASSES[p]: _spread(
                 [
                     waits
                     for cell in cells
-                    for (_, _, where, priority), waits in cell.meter.waits.items()
+                    for (_, _, where, priority, _), waits in cell.meter.waits.items()
                     if (where, priority) == (name, p)
                 ]
             )
@@ -208,9 +271,8 @@ def _starvation(cells: Sequence[Played]) -> Tree:
 
 
 def _exceeded(cell: Played) -> int:
-    tenants = sum(1 for tenant in cell.world.tenants.values() if tenant.most_in_flight > tenant.cap)
-    runs = [run for run in cell.world.runs.values() if run.fanout_cap is not None]
-    return tenants + sum(1 for run in runs if run.most_in_flight > (run.fanout_cap or 0))
+    tenants = sum(1 for tenant in cell.world.tenants.values() if tenant.exceeded)
+    return tenants + sum(1 for run in cell.world.runs.values() if run.exceeded)
 
 
 def _cost(cells: Sequence[Played]) -> Tree:
@@ -229,7 +291,7 @@ def _cost(cells: Sequence[Played]) -> Tree:
 
 
 def _cell(cell: Played) -> Tree:
-    p0 = [waits for (_, _, _, priority), waits in cell.meter.waits.items() if priority == 0]
+    p0 = [waits for (_, _, _, priority, _), waits in cell.meter.waits.items() if priority == 0]
     cost = _cost([cell])
     return {
         "starts": cell.counts["starts"],

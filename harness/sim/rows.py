@@ -1,8 +1,9 @@
-"""The rows of a simulated world: what the tables tenant, run, task, lease and charge hold, as far as policy asks."""
+"""The rows of a simulated world: what the tables tenant, run, task and lease hold, as far as policy asks."""
 
 from dataclasses import dataclass
 
-from harness.policy.dispatch import FlowFacts
+from harness.policy.flow import FlowFacts
+from harness.policy.lanes import NO_LANE
 from harness.policy.lifecycle import State
 from harness.policy.room import InFlight
 from harness.sim.trace import TracedAttempt
@@ -10,7 +11,10 @@ from harness.sim.trace import TracedAttempt
 
 @dataclass(slots=True)
 class Tenant:
-    """A tenant; `live`: its unfinished tasks; `in_flight`, `most_in_flight`: its members on leases, counted here."""
+    """A tenant; `live`: its unfinished tasks; `in_flight`, `most_in_flight`: its members on leases, counted here.
+
+    `exceeded`: how often it had more in flight than its cap then was, right after a release.
+    """
 
     id: int
     name: str
@@ -22,17 +26,19 @@ class Tenant:
     live: int = 0
     in_flight: int = 0
     most_in_flight: int = 0
+    exceeded: int = 0
 
 
 @dataclass(slots=True)
 class Run:
-    """A run and its fan-out cap."""
+    """A run and its fan-out cap; the rest as with Tenant."""
 
     id: int
     tenant: Tenant
     fanout_cap: int | None
     in_flight: int = 0
     most_in_flight: int = 0
+    exceeded: int = 0
 
 
 @dataclass(slots=True)
@@ -59,7 +65,11 @@ class Task:
 
 @dataclass(slots=True)
 class Lease:
-    """One slot, taken. `members`: tasks still to settle, in order; `n`: how many there were."""
+    """One slot, taken. `members`: tasks still to settle, in order; `n`: how many there were.
+
+    `lane`, `est_s`, `cost`: of its pick. `due_s`: when its estimate is over, once it is claimed.
+    `over`: it is.
+    """
 
     id: int
     pool: str
@@ -72,6 +82,11 @@ class Lease:
     n: int
     flow: FlowFacts
     released_s: float
+    lane: int = NO_LANE
+    est_s: float = 1.0
+    cost: float = 1.0
+    due_s: float = 0.0
+    over: bool = False
     claimed_s: float | None = None
     dead: bool = False
     zombie: bool = False
@@ -80,17 +95,6 @@ class Lease:
     def where(self) -> str:
         """The pool whose workers run it."""
         return self.via or self.pool
-
-
-@dataclass(slots=True)
-class Charge:
-    """What one settle used."""
-
-    pool: str
-    tenant: int
-    run: int
-    kind: str
-    slot_s: float
 
 
 def use_of(lease: Lease) -> InFlight:
@@ -104,14 +108,25 @@ def use_of(lease: Lease) -> InFlight:
         lease.signature,
         1,
         max(1, len(lease.members)),
-        flow.tenant_cap,
-        flow.run_cap,
+        flow.priority,
+        lease.lane,
+        lease.cost,
+        -lease.due_s * lease.cost if lease.over else 0.0,
+        (lease.released_s + lease.est_s,) if lease.signature else (),
+        lease.cost if lease.over else 0.0,
     )
 
 
 def count_members(lease: Lease, n: int) -> None:
     """Count what is in flight a second time, by the tasks' own tenants: what the report checks caps with."""
-    for owner in (lease.tenant, lease.run):
-        if owner is not None:
-            owner.in_flight += n
-            owner.most_in_flight = max(owner.most_in_flight, owner.in_flight)
+    _count(lease.tenant, n, lease.tenant.cap)
+    if lease.run is not None:
+        _count(lease.run, n, lease.run.fanout_cap)
+
+
+def _count(owner: Tenant | Run, n: int, cap: int | None) -> None:
+    owner.in_flight += n
+    if n > 0:
+        owner.most_in_flight = max(owner.most_in_flight, owner.in_flight)
+        if cap is not None and owner.in_flight > cap:
+            owner.exceeded += 1

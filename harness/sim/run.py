@@ -16,6 +16,7 @@ from harness.policy.lifecycle import State
 from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
 from harness.sim import replay, workload
 from harness.sim.clock import Clock
+from harness.sim.ledger import Reading, between
 from harness.sim.meter import FEW_TENANTS, Meter
 from harness.sim.rows import Task, Tenant
 from harness.sim.scenario import Scenario
@@ -45,6 +46,7 @@ class Played:
     end_s: float
     first_s: float
     last_s: float
+    phases: dict[str, Reading]
 
 
 def play(scenario: Scenario, *, seed: int, cell: int = 0) -> Played:
@@ -62,7 +64,8 @@ class _Play:
         pools = {pool: self._share(steps[0][1]) for pool, steps in scenario.pools.items()}
         resources = {name: self._share(steps[0][1]) for name, steps in scenario.resources.items()}
         everybody = [(group, name) for group in scenario.tenants.values() for name in group.names()]
-        self.meter = Meter(pools=pools, resources=resources, by_tenant=len(everybody) <= FEW_TENANTS)
+        steps = round(scenario.measure.window_s / scenario.measure.step_s)
+        self.meter = Meter(pools=pools, resources=resources, by_tenant=len(everybody) <= FEW_TENANTS, steps=steps)
         self.world = World(
             pools,
             resources,
@@ -95,6 +98,7 @@ class _Play:
         self._tick_planned = False
         self._first_s: float | None = None
         self._pauses: list[int] = []
+        self._phases: dict[str, Reading] = {}
         self._arrivals = self._all_arrivals(Random(dice.getrandbits(64)))
 
     def run(self) -> Played:
@@ -115,7 +119,8 @@ class _Play:
                 meter.still_waits(task)
         self.cost.cpu_s = time.process_time() - began_s
         first_s = self._first_s or 0.0
-        return Played(world, meter, self.counts, self.cost, clock.now_s, first_s, max(first_s, self.workers.last_s))
+        last_s = max(first_s, self.workers.last_s)
+        return Played(world, meter, self.counts, self.cost, clock.now_s, first_s, last_s, self._phases)
 
     def _plan_ahead(self) -> None:
         scenario, clock = self.scenario, self.clock
@@ -129,6 +134,14 @@ class _Play:
         for number, pause in enumerate(scenario.pauses):
             clock.at(pause.from_s, self._pause, number)
             clock.at(pause.until_s, self._resume, number)
+        for group in scenario.tenants.values():
+            for at_s, cap in group.later_caps:
+                clock.at(at_s, self._change_tenants, (group.name, cap, None))
+            for at_s, weight in group.later_weights:
+                clock.at(at_s, self._change_tenants, (group.name, None, weight))
+        for phase in scenario.phases:
+            clock.at(phase.from_s, self._phase_begins, phase.name)
+            clock.at(phase.until_s, self._phase_ends, phase.name)
         for loss in scenario.losses:
             clock.at(loss.at_s, self.workers.kill, loss)
         self._next_arrival()
@@ -143,13 +156,19 @@ class _Play:
     def _begin(self, _: None) -> None:
         measure = self.scenario.measure
         self.meter.begin(measure.until_s)
-        self.clock.beat(measure.window_s, self._window)
+        self.clock.beat(measure.step_s, self._window)
         self.clock.at(measure.until_s, lambda _: self.meter.finish(self.world.leases.values()))
 
     def _window(self, _: None) -> None:
         self.meter.window(self.world.leases.values())
         if not self.meter.over:
-            self.clock.beat(self.scenario.measure.window_s, self._window)
+            self.clock.beat(self.scenario.measure.step_s, self._window)
+
+    def _phase_begins(self, name: str) -> None:
+        self._phases[name] = self.meter.ledger.read(self.clock.now_s)
+
+    def _phase_ends(self, name: str) -> None:
+        self._phases[name] = between(self._phases[name], self.meter.ledger.read(self.clock.now_s))
 
     # -- what comes
 
@@ -165,10 +184,11 @@ class _Play:
 
     def _arrive(self, arrival: Arrival) -> None:
         work, tenant = arrival.work, arrival.tenant
-        kind = self.scenario.kinds[work.kind]
+        kinds = [self.scenario.kinds[name] for name in work.kinds]
         if self._admitted(tenant, work.priority, work.batch):
             run = self.world.add_run(tenant, work.fanout_cap) if work.as_run else None
-            for _ in range(work.batch):
+            for number in range(work.batch):
+                kind = kinds[number % len(kinds)]
                 self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
             self._came(work.batch)
         self._next_arrival()
@@ -238,7 +258,7 @@ class _Play:
         hop_s = self.scenario.dispatcher.hop_s
         changed = 0
         for one in ticks:
-            changed += len(one.leases) + len(one.decided.empty)
+            changed += len(one.leases) + len(one.plan.empty)
             for lease in one.leases:
                 self.clock.at(now_s + hop_s, self.workers.claim, lease)
         self.counts["ticks"] += 1
@@ -257,6 +277,12 @@ class _Play:
         self.world.capacities[name] = n
         self.meter.capacity(resource=name, n=n)
         self.world.stand()
+        self._wake()
+
+    def _change_tenants(self, what: tuple[str, int | None, float | None]) -> None:
+        group, cap, weight = what
+        for tenant in self.groups[group]:
+            self.world.change_tenant(tenant, cap=cap, weight=weight)
         self._wake()
 
     def _pause(self, number: int) -> None:

@@ -51,7 +51,10 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantGroup:
-    """Tenants alike: called `name`, or `name-1` .. when there are several. `quotas`: (scope, name, cap)."""
+    """Tenants alike: called `name`, or `name-1` .. when there are several. `quotas`: (scope, name, cap).
+
+    `later_caps`, `later_weights`: (from this second on, the value).
+    """
 
     name: str
     number: int = 1
@@ -60,6 +63,8 @@ class TenantGroup:
     backlog_quota: int = 10**9
     top_priority: int = 0
     quotas: tuple[tuple[str, str, int], ...] = ()
+    later_caps: Steps = ()
+    later_weights: tuple[tuple[float, float], ...] = ()
 
     def names(self) -> list[str]:
         """Return the tenants' names."""
@@ -68,13 +73,13 @@ class TenantGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What a group submits: for each tenant, `batch` tasks at each arrival, as one run if `as_run`.
+    """What a group submits: for each tenant, `batch` tasks at each arrival, as one run if `as_run`; of `kinds` in turn.
 
     `rate_per_s`, `every_s`: per tenant. `skew`: how unequal the tenants' Poisson rates are (Zipf's exponent).
     """
 
     tenants: str
-    kind: str
+    kinds: tuple[str, ...]
     priority: int
     law: ArrivalLaw
     rate_per_s: float = 0.0
@@ -119,11 +124,24 @@ class Dispatcher:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """What is measured when: waits of tasks ready in [from_s, until_s), fairness in windows of `window_s`."""
+    """What is measured when: waits of tasks ready in [from_s, until_s), fairness in windows of `window_s`.
+
+    A window ends every `step_s`: they overlap when that is less.
+    """
 
     from_s: float
     until_s: float
     window_s: float
+    step_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Phase:
+    """A part of the time for which shares are told by themselves."""
+
+    name: str
+    from_s: float
+    until_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,6 +172,7 @@ class Scenario:
     works: tuple[Work, ...]
     pauses: tuple[Pause, ...] = ()
     losses: tuple[Loss, ...] = ()
+    phases: tuple[Phase, ...] = ()
     dispatcher: Dispatcher = field(default_factory=Dispatcher)
     measure: Measure
     expect: tuple[Expect, ...] = ()

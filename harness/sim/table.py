@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from math import isfinite
 from typing import Any, NoReturn
 
 from harness.policy.errors import Invalid
@@ -65,6 +66,14 @@ class Table:
             self.refuse(key, f"must be one of {', '.join(among)}, not {value!r}" if among else "must be a text")
         return value
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return one text or an array of them."""
+        value = self.any(key)
+        every = value if isinstance(value, list) else [value]
+        if not every or not all(isinstance(one, str) for one in every):
+            self.refuse(key, "must be a text, or an array of them")
+        return tuple(every)
+
     def flag(self, key: str, default: bool) -> bool:
         """Return true or false."""
         value = self.any(key, default)
@@ -83,6 +92,25 @@ class Table:
             self.refuse(key, f"must be an array of tables: [[{key}]]")
         return [Table(one, f"{self.at}{key}[{i}].", self.file) for i, one in enumerate(value)]
 
+    def is_table(self, key: str) -> bool:
+        """Whether the key is there and has a table."""
+        return isinstance(self._raw.get(key), Mapping)
+
+    def is_steps(self, key: str) -> bool:
+        """Whether the key is there and has an array: a number that changes."""
+        return isinstance(self._raw.get(key), list)
+
+    def levels(self, key: str) -> tuple[tuple[float, float], ...]:
+        """Return a number above 0 that changes: [[0, 1.0], [600, 4.0]]."""
+        value = self.any(key)
+        fits = all(
+            isinstance(one, list) and len(one) == 2 and all(_is_number(n) and n >= 0 for n in one) and one[1] > 0
+            for one in value
+        )
+        if not value or not fits or value[0][0] != 0 or any(b[0] <= a[0] for a, b in pairwise(value)):
+            self.refuse(key, "must be a number above 0, or [[0, number], [later second, number], ..]")
+        return tuple((float(at_s), float(n)) for at_s, n in value)
+
     def steps(self, key: str, *, least: int = 0) -> Steps:
         """Return a number that may change: 50, or [[0, 50], [600, 3]] (from this second on, the value)."""
         value = self.any(key)
@@ -99,6 +127,10 @@ class Table:
         """Raises: Invalid when a key is left that nobody asked for."""
         for key in self._raw:
             self.refuse(key, f"is unknown; known here: {', '.join(sorted(set(self._asked)))}")
+
+
+def _is_number(one: object) -> bool:
+    return isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
 
 
 def _is_step(one: object, least: int) -> bool:

@@ -7,19 +7,25 @@ Invariants: a task is on at most one lease; a lease leaves with its last member,
 the room that plans begin with is what leases leave, always.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Protocol
 
 from harness.policy import room as policy_room
-from harness.policy.dispatch import Head, Pick
+from harness.policy.accounts import Charge, ClockKey
+from harness.policy.flow import Head, Look
+from harness.policy.known import KindFacts, Standing, know
 from harness.policy.lifecycle import TABLE, TERMINAL, Event, State, exit_event
-from harness.policy.look import Decided, KindFacts, Look, Seen, Standing, decide, know
+from harness.policy.line import Line
+from harness.policy.look import decide
+from harness.policy.owners import Owners
+from harness.policy.plan import Pick, Plan
 from harness.policy.ramp import WHOLE_AFTER_S
 from harness.policy.room import InFlight, Pause, Room
 from harness.policy.settings import QUARANTINE, SYSTEM
-from harness.sim.flows import NEVER_SERVED, Flow, FlowKey, Flows
-from harness.sim.rows import Charge, Lease, Run, Task, Tenant, count_members, use_of
+from harness.sim.flows import Flow, FlowKey, Flows
+from harness.sim.rows import Lease, Run, Task, Tenant, count_members, use_of
 from harness.sim.trace import TracedAttempt
 
 ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
@@ -28,15 +34,21 @@ FOLD_MOST = 100  # tasks of one fold that count
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a tick decided for one pool, and the leases made of it."""
+    """What a tick decided for one pool, and the leases made of it, in the order of the picks."""
 
     pool: str
-    decided: Decided
+    plan: Plan
     leases: tuple[Lease, ...]
 
 
-Decide = Callable[[str, Room, Standing, Seen, Look], Decided]
+class Decide(Protocol):
+    """Decides a tick of one pool (policy.look.decide)."""
+
+    def __call__(self, pool: str, now_s: float, *, room: Room, standing: Standing, line: Line, look: Look) -> Plan: ...
+
+
 PLANS: dict[str, Decide] = {"present": decide}
+NO_CAP = 10**9
 FIRST_COME = "first_come"  # no plan: one line for all, without limits
 
 
@@ -85,8 +97,11 @@ class World:
         self.tasks: dict[int, Task] = {}
         self.leases: dict[int, Lease] = {}
         self.flows: dict[str, Flows] = {pool: Flows() for pool in self.pools}
-        self.seen: dict[str, Seen] = {}
-        self.charges: list[Charge] = []
+        self.owners = Owners()
+        self.lines = {pool: Line(pool, self.owners) for pool in self.pools}
+        self.charges: list[Charge] = []  # to be folded into the estimates
+        self._unread: list[tuple[str, Charge]] = []  # until the next tick, as are new flows
+        self._unknown: list[tuple[str, Flow]] = []
         self.estimates: dict[str, float] = {}
         self.ramps: list[tuple[str, str, float]] = []  # scope, key of pauses that ended, and when
         self._plan = plan
@@ -96,6 +111,9 @@ class World:
         self._quotas: list[tuple[int, str, str, int]] = []
         self._pauses: tuple[Pause, ...] = ()
         self._ids = dict.fromkeys(("task", "run", "lease", "flow"), 0)
+        self._due: list[tuple[float, int]] = []  # (when its estimate is over, lease), a heap
+        if first_come:
+            self.owners.set_tenant(0, cap=NO_CAP)
         self.room: Room
         self.standing: Standing
         self.stand()
@@ -105,13 +123,21 @@ class World:
     def add_tenant(self, tenant: Tenant, quotas: Sequence[tuple[str, str, int]] = ()) -> None:
         """Add a tenant with its quotas (scope, name, cap). The caller ends with `stand`."""
         self.tenants[tenant.id] = tenant
+        self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight)
         self._quotas += [(tenant.id, scope, name, cap) for scope, name, cap in quotas]
 
     def add_run(self, tenant: Tenant, fanout_cap: int | None, number: int | None = None) -> Run:
         """Add a run."""
         run = Run(id=number or self._next("run"), tenant=tenant, fanout_cap=fanout_cap)
         self.runs[run.id] = run
+        self.owners.set_run(run.id, fanout_cap)
         return run
+
+    def change_tenant(self, tenant: Tenant, *, cap: int | None = None, weight: float | None = None) -> None:
+        """Give a tenant another cap or weight. What it has in flight beyond a lower cap runs on."""
+        tenant.cap, tenant.weight = cap if cap is not None else tenant.cap, weight or tenant.weight
+        self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight)
+        self.stand(self.standing.beyond)
 
     def pause(self, pauses: Iterable[Pause]) -> None:
         """Set the pauses in force; those that are over come back by their ramp."""
@@ -131,6 +157,11 @@ class World:
             quotas=self._quotas,
             flight=[use_of(lease) for lease in self.leases.values()],
         )
+
+    def clocks(self, pool: str) -> dict[ClockKey, float]:
+        """Return the virtual times of a pool by (priority, tenant, run)."""
+        self._learn()
+        return self.lines[pool].clocks()
 
     # -- what comes
 
@@ -179,23 +210,46 @@ class World:
 
     def tick(self) -> list[Tick]:
         """Plan pool after pool and make the leases."""
+        self._learn()
+        self._overrun()
         if self.ramps:
             self._slow_down()
-        with_flows = [pool for pool in self.pools if len(self.flows[pool])]
         made = []
-        for pool in with_flows:
-            if self.room.free.get(pool, 0) <= 0:
+        self.room.reserved = {name: one for line in self.lines.values() for name, one in line.reserved.items()}
+        for pool in self.pools:
+            if not len(self.flows[pool]) or self.room.free.get(pool, 0) <= 0:
                 continue
-            flows = self.flows[pool]
-            seen = self.seen.setdefault(pool, Seen())
-            decided = self._plan(pool, self.room, self.standing, seen, flows.look)
-            picks = decided.picks
-            leases = tuple([self._release(pool, pick) for pick in picks])
-            for number in sorted({pick.flow.id for pick in picks}):
-                flows.serve(number, self.now_s)
-            flows.delete_empty(decided.empty)
-            made.append(Tick(pool, decided, leases))
+            flows, line = self.flows[pool], self.lines[pool]
+            plan = self._plan(pool, self.now_s, room=self.room, standing=self.standing, line=line, look=flows.look)
+            leases = tuple([self._release(pool, pick) for pick in plan.picks])
+            line.apply(plan)
+            if plan.empty:
+                line.forget(flows.delete_empty(plan.empty))
+            if leases:  # the store's commit writes what moved in all lines
+                for one in self.lines.values():
+                    one.tidy()
+            made.append(Tick(pool, plan, leases))
         return made
+
+    def _learn(self) -> None:
+        """Take what is new since the last tick: charges of what ended, then new flows, as the store's leader does."""
+        for pool, charge in self._unread:
+            self.lines[pool].charge(charge)
+        for pool, flow in self._unknown:
+            self.lines[pool].add(flow.facts, self.now_s)
+        self._unread.clear()
+        self._unknown.clear()
+
+    def _overrun(self) -> None:
+        """Note the leases whose estimates are over by now."""
+        while self._due and self._due[0][0] < self.now_s:
+            lease = self.leases.get(heappop(self._due)[1])
+            if lease is not None:
+                lease.over = True
+                flow = lease.flow
+                self.room.flight[lease.pool].overrun(
+                    flow.priority, flow.tenant, flow.run, lease.lane, -lease.due_s * lease.cost, lease.cost
+                )
 
     def _slow_down(self) -> None:
         self.ramps = [one for one in self.ramps if self.now_s - one[2] <= WHOLE_AFTER_S]
@@ -223,6 +277,9 @@ class World:
             len(members),
             flow,
             self.now_s,
+            pick.lane,
+            pick.est_s,
+            pick.cost,
         )
         self.leases[lease.id] = lease
         self.flows[pool].of(flow.id).take(pick.tasks)
@@ -236,6 +293,8 @@ class World:
     def claim(self, lease: Lease) -> None:
         """A worker takes it: its tasks run."""
         lease.claimed_s = self.now_s
+        lease.due_s = self.now_s + lease.est_s
+        heappush(self._due, (lease.due_s, lease.id))
         for task in lease.members:
             task.state = TABLE[Event.CLAIM].target(task.state)
             task.starts += 1
@@ -243,6 +302,7 @@ class World:
     def hand_back(self, lease: Lease) -> None:
         """Nobody claimed it: its tasks are ready again, at no cost."""
         members, lease.members = lease.members, []
+        self._charge(lease, len(members), used_s=0.0)
         self._drop(lease, len(members))
         for task in members:
             self._make_ready(task)
@@ -267,7 +327,7 @@ class World:
             task.attempts_used += spends
         if really is Event.POSTPONE:
             task.postponements += 1
-        self.charges.append(Charge(lease.pool, task.tenant.id, task.run.id if task.run else 0, task.kind, slot_s))
+        self._charge(lease, 1, used_s=slot_s, kind=task.kind)
         self._leave(lease, keep=keep)
         if task.state in TERMINAL:
             self._end(task, task.state)
@@ -278,6 +338,8 @@ class World:
     def lose(self, lease: Lease) -> list[tuple[Task, Event]]:
         """Its worker is gone: singly released, lost_starts + 1; a bundle charges nobody; in quarantine it is buried."""
         members, lease.members = lease.members, []
+        used_s = self.now_s - lease.claimed_s if lease.claimed_s is not None else 0.0
+        self._charge(lease, len(members), used_s=used_s)
         self._drop(lease, max(1, len(members)))
         lost = []
         for task in members:
@@ -321,7 +383,24 @@ class World:
         n = max(1, len(lease.members))
         count_members(lease, n)
         policy_room.count(self.room, use_of(lease))
-        self._note_full(lease)
+
+    def _charge(self, lease: Lease, members: int, *, used_s: float, kind: str = "") -> None:
+        """Charge what members that leave used beyond their estimates. `kind`: whose estimate learns from it."""
+        flow = lease.flow
+        charge = Charge(
+            priority=flow.priority,
+            tenant=flow.tenant,
+            run=flow.run,
+            lane=lease.lane,
+            owed_s=(used_s - members * lease.est_s / lease.n) * lease.cost,
+            kind=kind,
+            n=members if kind else 0,
+            slot_s=used_s,
+            cost_s=used_s * lease.cost,
+        )
+        self._unread.append((lease.pool, charge))
+        if kind:
+            self.charges.append(charge)
 
     def _leave(self, lease: Lease, *, keep: bool) -> None:
         if lease.members:
@@ -342,22 +421,23 @@ class World:
         policy_room.count(
             self.room,
             InFlight(
-                lease.pool, lease.via, flow.tenant, flow.run, lease.signature, -leases, -members, flow.tenant_cap, None
+                lease.pool,
+                lease.via,
+                flow.tenant,
+                flow.run,
+                lease.signature,
+                -leases,
+                -members,
+                flow.priority,
+                lease.lane,
+                -leases * lease.cost,
+                leases * lease.due_s * lease.cost if lease.over else 0.0,
+                over_cost=-leases * lease.cost if lease.over else 0.0,
             ),
         )
+        if leases and lease.signature:
+            self.room.ends.remove((lease.released_s + lease.est_s, lease.signature))
         count_members(lease, -members)
-        self._note_full(lease)
-
-    def _note_full(self, lease: Lease) -> None:
-        """Keep the room as a fresh measure would find it: who has nothing in flight isn't in it."""
-        flow, room = lease.flow, self.room
-        policy_room.note_full(room, flow.tenant, flow.tenant_cap, flow.run, flow.run_cap)
-        if not room.tenants[flow.tenant]:
-            del room.tenants[flow.tenant]
-            room.full_tenants.discard(flow.tenant)
-        if flow.run and not room.runs[flow.run]:
-            del room.runs[flow.run]
-            room.full_runs.discard(flow.run)
 
     def _make_ready(self, task: Task) -> None:
         task.ready_s = self.now_s
@@ -365,17 +445,16 @@ class World:
         if self._watch:
             self._watch.ready(task)
 
-    def put(self, task: Task, rank: float | None = None) -> Flow:
+    def put(self, task: Task) -> Flow:
         """Put a ready task into its flow, which is made if it isn't there."""
         flows = self.flows[task.pool]
         key = self._key(task)
         flow = flows.find(key)
         if flow is None:
-            cap = 10**9 if self._first_come else task.tenant.cap
-            run_cap = task.run.fanout_cap if task.run and not self._first_come else None
-            flow = Flow(self._next("flow"), key, self.now_s - NEVER_SERVED if rank is None else rank, cap, run_cap)
+            flow = Flow(self._next("flow"), key)
             flows.insert(flow)
-        flow.add(Head(task.id, task.kind, task.single, task.lost_starts))
+            self._unknown.append((task.pool, flow))
+        flow.add(Head(task.id, task.kind, task.single, task.lost_starts, task.ready_s))
         return flow
 
     def _key(self, task: Task) -> FlowKey:

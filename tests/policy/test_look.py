@@ -1,103 +1,79 @@
-"""A look leaves out what can't run before the page is cut, and goes on while slots remain."""
+"""A plan asks for what is nearly next, in few looks, and asks for nothing that can't run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from harness.policy.dispatch import FlowFacts, Head
-from harness.policy.look import FLOWS_A_PAGE_LEAST, Asked, Seen, Standing, blocked, decide, know
-from harness.policy.room import InFlight, Room, count, measure, note_full
+from harness.policy.flow import FlowFacts
+from harness.policy.heads import FLOWS_A_LOOK
+from harness.policy.room import InFlight, count, measure
+from tests.policy.facts import Given, flow, heads
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    name: str = "work"
-    pool: str = "llm"
-    signature: str = ""
-    est_s: float = 5.0
-    bundle: bool = False
-    costs: bool = False
+def test_one_free_slot_costs_one_look_at_one_flow() -> None:
+    facts = Given(slots=1, tasks={flow(i, i): heads(i, 3) for i in range(1, 60)})
+    assert [pick.flow.id for pick in facts.plan().picks] == [1]
+    assert [(asked.flows, asked.heads) for asked in facts.looks] == [((1,), (1,))]
 
 
-KINDS = know([Kind(), Kind(name="call", signature="model=1"), Kind(name="paid", signature="model=2", costs=True)], {})
+def test_many_free_slots_cost_one_look_at_about_as_many_flows() -> None:
+    facts = Given(slots=100, tasks={flow(i, i): heads(i, 3) for i in range(1, 1000)})
+    assert len(facts.plan().picks) == 100
+    assert len(facts.looks) == 1
+    assert len(facts.looks[0].flows) == FLOWS_A_LOOK
 
 
-def flow(number: int, *, heads: int = 1, signature: str = "") -> FlowFacts:
-    return FlowFacts(
-        id=number,
-        priority=2,
-        tenant=number,
-        run=0,
-        signature=signature,
-        rank=float(number),
-        tenant_cap=10,
-        run_cap=None,
-        heads=tuple(Head(number * 1000 + i, "work") for i in range(heads)),
-    )
+def test_a_backlog_in_one_flow_is_fetched_at_once() -> None:
+    facts = Given(slots=50, tasks={flow(1, 1): heads(1, 500)})
+    assert len(facts.plan().picks) == 50
+    assert len(facts.looks) == 1
 
 
-def room(free: int, *, flight: Sequence[InFlight] = (), **more: object) -> Room:
-    pauses = more.pop("pauses", ())
-    quotas = more.pop("quotas", ())
-    assert not more
-    return measure({"llm": free}, pauses=pauses, capacities={"model": 2}, quotas=quotas, flight=flight)  # type: ignore[arg-type]
+def test_thousands_of_empty_flows_before_the_one_with_a_task_cost_few_looks_and_are_told() -> None:
+    facts = Given(slots=1, tasks={flow(i, i): () for i in range(1, 2001)} | {flow(9999, 9999): heads(9999, 1)})
+    plan = facts.plan()
+    assert [pick.flow.id for pick in plan.picks] == [9999]
+    assert plan.empty == tuple(range(1, 2001))
+    assert len(facts.looks) < 20
 
 
-def use(members: int = 1, *, tenant_cap: int = 10, run: int = 0, run_cap: int | None = None) -> InFlight:
-    return InFlight("llm", None, 1, run, "model=1", 1, members, tenant_cap, run_cap)
+def test_five_thousand_blocked_flows_before_a_runnable_one_cost_one_look() -> None:
+    def blocked(number: int) -> FlowFacts:
+        return flow(number, number, signature="" if number % 2 else "browser=1", priority=1 + number % 3)
+
+    tasks = {blocked(i): heads(i, 1) for i in range(1, 5001)} | {flow(9999, 9999, priority=3): heads(9999, 1)}
+    facts = Given(slots=10, tasks=tasks, caps=dict.fromkeys(range(1, 5001, 2), 0), capacities={"browser": 0})
+    assert [pick.flow.id for pick in facts.plan().picks] == [9999]
+    assert [asked.flows for asked in facts.looks] == [(9999,)]
 
 
-def test_pages_follow_each_other_until_the_flows_end() -> None:
-    flows = [flow(i) for i in range(1, 60)]
-    asked: list[Asked] = []
-
-    def look(page: Asked) -> list[FlowFacts]:
-        asked.append(page)
-        return [one for one in flows if (one.priority, one.rank, one.id) > page.after][: page.flows]
-
-    left = room(1000)
-    decided = decide("llm", left, Standing(kinds=KINDS), Seen(), look)
-    assert [pick.flow.id for pick in decided.picks] == list(range(1, 60))
-    assert left.free["llm"] == 1000 - 59
-    left = room(1)
-    asked.clear()
-    decided = decide("llm", left, Standing(kinds=KINDS), Seen(), look)
-    assert len(decided.picks) == 1
-    assert [page.flows for page in asked] == [FLOWS_A_PAGE_LEAST]
-
-
-def test_a_full_page_of_empty_flows_does_not_end_the_look() -> None:
-    flows = [flow(i, heads=0) for i in range(1, FLOWS_A_PAGE_LEAST + 1)] + [flow(99)]
-
-    def look(page: Asked) -> list[FlowFacts]:
-        return [one for one in flows if (one.priority, one.rank, one.id) > page.after][: page.flows]
-
-    decided = decide("llm", room(1), Standing(kinds=KINDS), Seen(), look)
-    assert [pick.flow.id for pick in decided.picks] == [99]
-    assert decided.empty == list(range(1, FLOWS_A_PAGE_LEAST + 1))
-
-
-def test_what_is_at_its_cap_paused_or_out_of_a_resource_is_left_out() -> None:
-    left = room(5, flight=[use(tenant_cap=2, run=7, run_cap=1), use(tenant_cap=2)], quotas=[(3, "pool", "llm", 0)])
-    pauses = [("tenant", "4", "operator", ""), ("priority", "p3", "operator", ""), ("pool_priority", "llm.p2", "", "")]
-    out = blocked("llm", left, Standing(kinds=KINDS, pauses=pauses, beyond=[9]))
-    assert out.tenants == {1, 3, 4}
-    assert out.runs == {7}
-    assert out.priorities == {3, 2}
-    assert out.signatures == {"model=1", "model=2"}
-    assert out.pairs == {(9, "model=2")}
-    assert blocked("llm", room(5, quotas=[(3, "resource", "model", 1)]), Standing(kinds=KINDS)).pairs == {
-        (3, "model=2")
+def test_what_is_paused_at_its_cap_or_beyond_a_quota_is_not_asked_for() -> None:
+    tasks = {
+        flow(1, 1): heads(1, 1),
+        flow(2, 2): heads(2, 1),
+        flow(3, 3, run=7): heads(3, 1),
+        flow(4, 4, run=8): heads(4, 1),
+        flow(5, 5, priority=1): heads(5, 1),
+        flow(6, 6, signature="llm=2"): heads(6, 1),
+        flow(7, 7): heads(7, 1),
     }
-    assert room(5, pauses=[("pool", "llm", "operator", "")]).free == {}
+    facts = Given(
+        slots=10,
+        tasks=tasks,
+        caps={1: 0},
+        run_caps={7: 0},
+        capacities={"llm": 9},
+        quotas=((2, "pool", "db", 0), (6, "resource", "llm", 1)),
+        pauses=(("run", "8", "operator", ""), ("priority", "p1", "operator", "")),
+    )
+    assert [pick.flow.id for pick in facts.plan().picks] == [7]
+    assert {number for asked in facts.looks for number in asked.flows} >= {7}
+    assert {number for asked in facts.looks for number in asked.flows}.isdisjoint({5})
 
 
 def test_taking_a_use_off_again_leaves_the_room_as_it_was() -> None:
-    before = room(5, quotas=[(1, "resource", "model", 3), (1, "pool", "llm", 9)])
-    after = room(5, quotas=[(1, "resource", "model", 3), (1, "pool", "llm", 9)])
-    count(after, use(3, run=7))
-    note_full(after, 1, 3, 7, 3)
-    assert (after.full_tenants, after.full_runs) == ({1}, {7})
-    count(after, InFlight("llm", None, 1, 7, "model=1", -1, -3, 3, 3))
-    note_full(after, 1, 3, 7, 3)
-    assert (after.tenants.pop(1), after.runs.pop(7)) == (0, 0)
-    assert after == before
+    def fresh() -> object:
+        return measure({"db": 9}, pauses=(), capacities={"llm": 3}, quotas=[(1, "pool", "db", 4)], flight=())
+
+    room = measure({"db": 9}, pauses=(), capacities={"llm": 3}, quotas=[(1, "pool", "db", 4)], flight=())
+    count(room, InFlight("db", "quarantine", 1, 7, "llm=2", 1, 3, 2, 2, 6.0, 1.5))
+    assert (room.free["db"], room.resources["llm"], room.quotas[1, "pool", "db"]) == (8, 1, 1)
+    assert (room.tenants, room.runs, room.flight["db"].lanes[2]) == ({1: 3}, {7: 3}, 1)
+    count(room, InFlight("db", "quarantine", 1, 7, "llm=2", -1, -3, 2, 2, -6.0, -1.5))
+    assert room == fresh()

@@ -5,8 +5,9 @@ from random import Random
 import pytest
 
 from harness.policy import room as policy_room
+from harness.policy.flow import needs
 from harness.policy.lifecycle import Event
-from harness.policy.room import needs
+from harness.policy.quota import soft_cap
 from harness.sim.flows import Flow
 from harness.sim.rows import Lease, Tenant, use_of
 from harness.sim.scenario import Kind, Law
@@ -69,6 +70,16 @@ def fresh(world: World) -> policy_room.Room:
     )
 
 
+def counts(room: policy_room.Room) -> object:
+    """What of a room is counted in whole numbers."""
+    flight = [
+        (pool, one.tenants, one.lanes, [{t: (h.leases, sorted(h.runs)) for t, h in c.items()} for c in one.classes])
+        for pool, one in sorted(room.flight.items())
+    ]
+    ends = sorted((round(end_s, 6), signature) for end_s, signature in room.ends)
+    return room.free, room.resources, room.quotas, room.tenants, room.runs, flight, ends
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_room_that_is_kept_is_the_room_that_leases_leave_and_no_slot_idles_for_nothing(seed: int) -> None:
     dice = Random(seed)
@@ -80,7 +91,11 @@ def test_the_room_that_is_kept_is_the_room_that_leases_leave_and_no_slot_idles_f
                 if dice.random() < 0.9:
                     world.claim(lease)
         room = fresh(world)
-        assert world.room == room
+        assert counts(world.room) == counts(room)
+        for pool, flight in world.room.flight.items():
+            for now_s in (world.now_s, world.now_s + 7.0):
+                assert flight.overruns_s(now_s) == pytest.approx(room.flight[pool].overruns_s(now_s), abs=1e-6)
+            assert flight.costs == pytest.approx(room.flight[pool].costs)
         assert all(free >= 0 for free in room.free.values())
         assert all(left >= 0 for left in (*room.resources.values(), *room.quotas.values()))
         for tenant in world.tenants.values():
@@ -96,14 +111,16 @@ def test_the_room_that_is_kept_is_the_room_that_leases_leave_and_no_slot_idles_f
 
 def held(world: World, pool: str, flow: Flow) -> bool:
     _, tenant, run, signature = flow.key
-    room = world.room
+    room, owners = world.room, world.owners
+    cap = owners.runs.get(run)
     return (
-        tenant in room.full_tenants
-        or run in room.full_runs
-        or any(room.resources[name] < n for name, n in needs(signature))
+        room.tenants.get(tenant, 0) >= owners.cap(tenant)
+        or (cap is not None and room.runs.get(run, 0) >= cap)
+        or any(room.resources[name] < n or name in room.reserved for name, n in needs(signature))
         or any(room.quotas.get((tenant, "resource", name), n) < n for name, n in needs(signature))
         or room.quotas.get((tenant, "pool", pool), 1) <= 0
         or (room.free["quarantine"] <= 0 and all(head.lost_starts >= 2 for head in flow.ready))
+        or room.flight[pool].tenants.get(tenant, 0) >= soft_cap(room.slots[pool])
     )
 
 

@@ -1,0 +1,180 @@
+"""Who is next among tenants of a class, and among runs of a tenant: bands and virtual times of one plan.
+
+Rule 2   Rank is (band, v_eff, id). v_eff = v plus what running tasks overran, over the weight. Band 0 while the slots
+         that a tenant holds of its class, over all that the class holds with one more, are fewer than its share by
+         weight among those with a backlog or work in flight, and it isn't ahead of V by more than AHEAD_TASKS mean
+         tasks; else band 1. (Slots held can't tell the share of who needs much at once: one task is more than that.)
+Rule 12  Inside a tenant the same by run, all runs equal: band 0 while held * active runs < the tenant's + 1.
+Rule 13  Singles go before runs, until they have had B more than runs had; B = max(5 C, 20) * mean cost of the class.
+
+Whoever has nothing in flight stands in the line's order already, and whoever has is nowhere before its place in it. So
+a choice costs at most what is in flight, not how many wait.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+
+from harness.policy.flight import Flight, Held
+from harness.policy.line import Line, Orders, Run, Tenant
+from harness.policy.quota import Gate
+
+AHEAD_TASKS = 10.0  # mean tasks of its class by which a tenant may be ahead of V in band 0
+SINGLES_SLOTS = 5.0
+SINGLES_LEAST = 20.0
+
+Rank = tuple[bool, float, int]  # band, v_eff, id
+NOT_HELD = Held()
+
+
+def singles_first(slots: int, est_s: float) -> float:
+    """Return B: by how much cost singles may go ahead of the runs beside them (rule 13)."""
+    return max(SINGLES_SLOTS * slots, SINGLES_LEAST) * est_s
+
+
+class Standing:
+    """An order by signature as one, from the first that isn't out: those whose signature has room, by virtual time."""
+
+    __slots__ = ("_at", "_gate", "_orders")
+
+    def __init__(self, orders: Orders, gate: Gate) -> None:
+        self._orders = orders
+        self._gate = gate
+        self._at: dict[str, int] = {}
+
+    def walk(self, dead: set[int]) -> Iterable[tuple[float, int]]:
+        """Return who stands, in order, without those at the front that are dead."""
+        rest: list[Iterable[tuple[float, int]]] = []
+        for signature, order in self._orders.items():
+            if signature and self._gate.signature(signature):
+                continue
+            at = self._at.get(signature, 0)
+            if dead:
+                end = len(order)
+                while at < end and order[at][1] in dead:
+                    at += 1
+                self._at[signature] = at
+            rest.append(islice(order, at, None) if at else order)
+        return rest[0] if len(rest) == 1 else merge(*rest)
+
+
+class Tenants:
+    """The tenants of one class in one plan."""
+
+    def __init__(self, p: int, line: Line, gate: Gate, flight: Flight, now_s: float) -> None:
+        self.of_class = line.classes[p]
+        self.dead: set[int] = set()
+        self.lowest: float | None = None  # clock of the one that has had least, of those that may be picked
+        self._gate = gate
+        self._now_s = now_s
+        self._standing = Standing(self.of_class.orders, gate)
+        self._owners = line.owners
+        self._held = flight.classes[p]
+        self._costs = flight.costs
+        self._priority = p
+        self._moved: dict[int, float] = {}  # virtual times of those that were picked
+        self._weight = self.of_class.weight(line.owners)
+        tenants = self.of_class.tenants
+        for tenant in self._held:
+            if tenant not in tenants:
+                self._weight += line.owners.weight(tenant)
+        self._v = line.accounts[p].v
+        self._ahead_s = AHEAD_TASKS * line.accounts[p].est_s
+
+    def best(self) -> int | None:
+        """Return the tenant that is next; None: nobody is left.
+
+        Nobody's v_eff is before its place in the order, so the search ends where somebody in band 0 has been found.
+        """
+        held, dead, tenants, moved = self._held, self.dead, self.of_class.tenants, self._moved
+        enough = (self._costs[self._priority] + 1.0) / self._weight
+        v_least, ahead_s, now_s = self._v, self._ahead_s, self._now_s
+        first: Rank | None = None
+        lowest: tuple[float, int] | None = None
+        for stands, number in self._standing.walk(dead):
+            if first is not None and not first[0] and (stands, number) > first[1:]:
+                break
+            if number in dead:
+                continue
+            weight = tenants[number].weight
+            one = held.get(number)
+            if one is None:
+                v = stands
+                rank = ((v - v_least) * weight > ahead_s, v, number)
+            else:
+                v = moved.get(number, stands) if moved else stands
+                v += (one.overrun_s + one.over_cost * now_s) / weight
+                rank = (one.cost >= weight * enough or (v - v_least) * weight > ahead_s, v, number)
+            if first is None or rank < first:
+                first = rank
+            if lowest is None or v < lowest[0]:
+                lowest = (v, number)
+        if lowest is not None and self.lowest is None:
+            if self._gate.tenant(self._priority, lowest[1]) is None:
+                self.lowest = lowest[0]
+            else:
+                dead.add(lowest[1])
+        return first[2] if first else None
+
+    def coming(self, most: int) -> Iterator[int]:
+        """Yield about who follows."""
+        return (number for _, number in islice(self._standing.walk(self.dead), most) if number not in self.dead)
+
+    def charge(self, tenant: int, cost_s: float) -> None:
+        """Note what a pick of this plan costs."""
+        known = self.of_class.tenants[tenant]
+        self._moved[tenant] = self._moved.get(tenant, known.clock.v) + cost_s / known.weight
+
+
+class Runs:
+    """The runs of one tenant in one class in one plan, singles among them."""
+
+    def __init__(self, tenant: Tenant, gate: Gate, now_s: float) -> None:
+        self.tenant = tenant
+        self._now_s = now_s
+        self.dead: set[int] = set()
+        self._moved: dict[int, float] = {}
+        self.g = tenant.clock.g
+        self.lowest: float | None = None  # clock of the run that has had least
+        self._standing = Standing(tenant.orders, gate)
+
+    def best(self, held: Held | None, singles_s: float) -> Run | None:
+        """Return the run that is next; None: nobody is left. `singles_s`: B of rule 13."""
+        tenant = self.tenant
+        singles = tenant.runs.get(0)
+        if singles is not None and 0 in self.dead:
+            singles = None
+        if singles is not None and self.g <= singles_s:
+            return singles
+        return self._next(held or NOT_HELD) or singles
+
+    def _next(self, held: Held) -> Run | None:
+        runs, dead = self.tenant.runs, self.dead
+        active = len(runs) - (0 in runs) + sum(1 for run in held.runs if run not in runs)
+        enough = held.cost + 1.0
+        first: Rank | None = None
+        lowest: float | None = None
+        for stands, number in self._standing.walk(dead):
+            if first is not None and not first[0] and (stands, number) > first[1:]:
+                break
+            if number in dead:
+                continue
+            one = held.runs.get(number)
+            v = stands
+            if one is not None:
+                v = self._moved.get(number, stands) + one.overrun_s + one.over_cost * self._now_s
+            rank = (one is not None and one.cost * active >= enough, v, number)
+            if first is None or rank < first:
+                first = rank
+            lowest = v if lowest is None else min(lowest, v)
+        if self.lowest is None:
+            self.lowest = lowest
+        return runs[first[2]] if first else None
+
+    def charge(self, run: Run, cost_s: float) -> None:
+        """Note what a pick of this plan costs."""
+        if run.id:
+            self._moved[run.id] = self._moved.get(run.id, run.clock.v) + cost_s
+            self.g = max(0.0, self.g - cost_s)
+        elif len(self.tenant.runs) > 1:
+            self.g += cost_s

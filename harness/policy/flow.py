@@ -1,0 +1,69 @@
+"""Flows and their first tasks: what a plan chooses among, and how it asks for what no memory holds. Pure values.
+
+A flow is a (pool, priority, tenant, run, resource signature) that may have ready tasks; its tasks stay where they are
+(PostgreSQL, or the simulator) and are asked for when it is nearly the flow's turn.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+NOBODY_LOST_SO_MANY = 2**31 - 1
+
+Needs = tuple[tuple[str, int], ...]  # (resource, how many a task holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A ready task: id, kind, whether it must be alone on its lease, workers it has lost, since when it may run."""
+
+    task: int
+    kind: str
+    single: bool = False
+    lost_starts: int = 0
+    ready_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowFacts:
+    """A flow of one pool. `run`: 0 for tasks without a run."""
+
+    id: int
+    priority: int
+    tenant: int
+    run: int
+    signature: str
+
+    @property
+    def needs(self) -> Needs:
+        """What each of its tasks holds."""
+        return needs(self.signature)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A look: the first tasks of these flows, at most `heads[i]` of `flows[i]`, oldest first.
+
+    Tasks that have lost `lost_below` workers or more are passed over.
+    """
+
+    pool: str
+    flows: tuple[int, ...]
+    heads: tuple[int, ...]
+    lost_below: int = NOBODY_LOST_SO_MANY
+
+
+# Answers every flow that was asked: without tasks, it is empty.
+Look = Callable[[Asked], Mapping[int, Sequence[Head]]]
+
+
+@lru_cache(maxsize=4096)
+def needs(signature: str) -> Needs:
+    """Read a resource signature.
+
+    >>> needs("browser=1,llm:default=2"), needs("")
+    ((('browser', 1), ('llm:default', 2)), ())
+    """
+    if not signature:
+        return ()
+    return tuple((name, int(n)) for name, _, n in (part.rpartition("=") for part in signature.split(",")))

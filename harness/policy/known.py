@@ -1,0 +1,53 @@
+"""What a plan must know of kinds, gathered once for all pools: estimates, what may be bundled, what costs. Values."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.policy.room import Pause
+
+
+class KindFacts(Protocol):
+    """What a plan must know of a kind. `costs`: it spends money, so a tenant's budget holds it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pool(self) -> str: ...
+    @property
+    def signature(self) -> str: ...
+    @property
+    def est_s(self) -> float: ...
+    @property
+    def bundle(self) -> bool: ...
+    @property
+    def costs(self) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kinds:
+    """What is known of all kinds, by pool where it matters. `estimates`: seconds by kind."""
+
+    estimates: Mapping[str, float]
+    bundling: frozenset[str]
+    costing_in: Mapping[str, frozenset[str]]  # signatures
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """What rarely changes: pauses in force, the kinds, and the tenants whose budget is spent."""
+
+    kinds: Kinds
+    pauses: Sequence[Pause] = ()
+    beyond: Collection[int] = ()
+
+
+def know(kinds: Iterable[KindFacts], estimates: Mapping[str, float]) -> Kinds:
+    """Gather what is known of the kinds. `estimates`: measured seconds, where there are any."""
+    every = list(kinds)
+    pools = {kind.pool for kind in every}
+    return Kinds(
+        estimates={kind.name: estimates.get(kind.name, kind.est_s) for kind in every},
+        bundling=frozenset(kind.name for kind in every if kind.bundle),
+        costing_in={p: frozenset(kind.signature for kind in every if kind.costs and kind.pool == p) for p in pools},
+    )

@@ -1,0 +1,100 @@
+"""A large demand reserves after a while, others fill in only what it doesn't miss; when all is free it goes first."""
+
+import pytest
+
+from harness.policy.flow import FlowFacts, Head
+from harness.policy.lanes import AGED, NO_LANE
+from harness.policy.line import Line
+from harness.policy.plan import Plan
+from harness.policy.reserve import gathering_s, patience_s
+from harness.policy.room import InFlight
+from tests.policy.facts import NOW_S, POOL, Given, flow, heads
+
+SMALL, LARGE = flow(1, 1, signature="licence=1"), flow(2, 2, signature="licence=4")
+
+
+def smalls(n: int, end_s: float = NOW_S + 50.0) -> tuple[InFlight, ...]:
+    return (InFlight(POOL, None, 1, 0, "licence=1", n, n, 2, NO_LANE, 2.5 * n, 0.0, (end_s,) * n),)
+
+
+def scene(n: int, *, waited_s: float = 1000.0, **more: object) -> tuple[Given, Line]:
+    """Four licences, `n` of them held by small tasks, a large demand that has waited."""
+    tasks = {SMALL: heads(1, 50), LARGE: (Head(2_000_000, "long", ready_s=NOW_S - waited_s),)}
+    facts = Given(slots=10, tasks=tasks, capacities={"licence": 4}, flight=smalls(n) if n else (), **more)  # type: ignore[arg-type]
+    line = facts.line()
+    line.forget([LARGE.id])
+    line.add(LARGE, NOW_S - waited_s)
+    line.accounts[AGED].mean_s = 1.0
+    line.at_s = NOW_S
+    return facts, line
+
+
+def flows(plan: Plan) -> list[FlowFacts]:
+    return [pick.flow for pick in plan.picks]
+
+
+def test_a_large_demand_that_has_waited_keeps_others_from_what_it_needs() -> None:
+    facts, line = scene(3, estimates={"long": 60.0})
+    plan = facts.plan(line)
+    assert flows(plan) == []
+    assert plan.held == {1: "reserved:licence"}
+    assert plan.reserved["licence"].flow == LARGE
+
+
+def test_one_that_has_not_waited_long_enough_or_had_its_turn_just_now_reserves_nothing() -> None:
+    facts, line = scene(3, waited_s=10.0)
+    assert flows(facts.plan(line)) == [SMALL]
+    facts, line = scene(3)
+    line.started[2, 2, "licence=4"] = NOW_S - 10.0
+    assert flows(facts.plan(line)) == [SMALL]
+
+
+def test_who_should_have_ended_before_the_rest_is_free_may_fill_in() -> None:
+    facts, line = scene(3, estimates={"long": 40.0})
+    assert flows(facts.plan(line)) == [SMALL]
+    facts, line = scene(3, estimates={"long": 60.0})
+    assert flows(facts.plan(line)) == []
+
+
+def test_a_shadow_does_not_move_on_with_those_that_fill_in() -> None:
+    facts, line = scene(3, estimates={"long": 40.0})
+    first = facts.plan(line)
+    line.apply(first)
+    facts.flight = smalls(4, end_s=NOW_S + 500.0)
+    assert facts.plan(line).reserved["licence"].shadow_s == first.reserved["licence"].shadow_s
+
+
+def test_when_all_is_free_it_goes_first() -> None:
+    facts, line = scene(3)
+    line.apply(facts.plan(line))
+    facts.flight = ()
+    plan = facts.plan(line)
+    assert flows(plan)[0] == LARGE
+    assert plan.reserved == {}
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+def test_while_more_urgent_work_waits_a_lane_must_pay_for_a_reservation(urgent: bool) -> None:
+    facts, line = scene(3)
+    if urgent:
+        facts.tasks |= {flow(3, 3, priority=1): heads(3, 1)}
+        line.add(flow(3, 3, priority=1), NOW_S)
+    line.accounts[2].credit_s = -50.0
+    assert bool(facts.plan(line).reserved) is not urgent
+    line.accounts[2].credit_s = 0.0
+    plan = facts.plan(line)
+    assert plan.reserved["licence"].lane == (2 if urgent else NO_LANE)
+
+
+def test_what_needs_more_than_there_is_never_reserves() -> None:
+    facts, line = scene(3)
+    facts.capacities = {"licence": 3}
+    assert facts.plan(line).reserved == {}
+
+
+def test_who_needs_much_waits_longer_before_it_may_idle_what_it_gathers() -> None:
+    capacities = {"browser": 8, "licence": 4}
+    waits = [gathering_s(f"browser={n}", capacities, 1.0) for n in range(1, 9)]
+    assert waits == sorted(waits)
+    assert waits[0] == 0.0
+    assert patience_s("browser=2,licence=2", capacities, 1.0) == 10.0
