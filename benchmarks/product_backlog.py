@@ -165,7 +165,7 @@ def ticks(number: int) -> dict[str, float]:
     with open_connection("engine") as connection, _slots(connection) as slots:
         epoch = leader.take(connection, "bench")
         assert epoch is not None
-        memory = dispatch.begin(connection)
+        memory = dispatch.begin(connection, epoch=epoch)
         times_ms, buffers, released = [], [], []
         cpu_s = 0.0
         for turn in range(WARM_TICKS + 2 * number):

@@ -10,9 +10,9 @@ from typing import Any
 from django.conf import settings
 
 from harness.engine import dispatch, execute
+from harness.engine.memory import Memory
 from harness.engine.process import ProcessState, boottime_s, open_process
 from harness.kinds import registry
-from harness.policy.look import Seen
 from harness.store import leader, sessions, transitions
 from harness.store.database import Connection, Role, connect
 from harness.store.message import Message
@@ -29,7 +29,7 @@ class Stage:
         registry.discover(*settings.HARNESS_TASK_PACKAGES)
         self.connection = connect(url, "engine", application_name="test")
         self.messages: list[Message] = []
-        self.memory = dispatch.Memory()
+        self.memory = Memory()
         self.tenant = self.add_tenant("acme")
         self.epoch = leader.take(self.connection, "test")
 
@@ -74,7 +74,12 @@ class Stage:
 
     def see_short_work(self) -> None:
         """As if the tick before had seen work in the pool `db` that shares slots."""
-        self.memory.seen.setdefault("db", Seen()).bundled = True
+        self.memory.line("db").bundled = True
+
+    def lead(self) -> None:
+        """Begin to lead again: with what is written, and nothing remembered."""
+        assert self.epoch is not None
+        self.memory = dispatch.begin(self.connection, epoch=self.epoch)
 
     def tick(self) -> list[Message]:
         """One tick of the dispatcher; the messages are kept and returned, not sent."""
@@ -90,6 +95,11 @@ class Stage:
             publish=self.messages.extend,
         )
         return self.messages
+
+    def fold(self) -> None:
+        """Tick, and write what moved, as if the last time were long ago."""
+        self.memory.folded_s = self.memory.looked_whole_s = 0.0
+        self.tick()
 
     def claim(self, message: Message, session: uuid.UUID, *, pid: int = 1) -> list[ClaimedTask]:
         return transitions.claim(

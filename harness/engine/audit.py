@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.store import findings, snapshot, transitions
+from harness.store import findings, flows, transitions
 from harness.store.database import Connection
 from harness.store.findings import Found
 
@@ -67,7 +67,7 @@ def _unready(connection: Connection, found: Found, still_so: StillSo) -> bool:
 
 def _restore_flow(connection: Connection, found: Found, still_so: StillSo) -> bool:
     pool, priority, tenant, run, signature = found.facts["key"]
-    return snapshot.restore_flows(connection, [(pool, priority, tenant, run, signature)]) > 0
+    return flows.restore(connection, [(pool, priority, tenant, run, signature)]) > 0
 
 
 def _delete_attempt(connection: Connection, found: Found, still_so: StillSo) -> bool:
@@ -161,7 +161,7 @@ RULES: dict[str, Rule] = {
              means="far more messages wait than leases: workers that take work are gone, or don't listen"),
         # Charges are folded once, fences and trace agree with the attempts.
         Rule(name="charged_twice", look="charges", means="more was charged than was released"),
-        Rule(name="charges_not_folded", look="charges", means="a dispatcher leads, but its sweep doesn't fold charges",
+        Rule(name="charges_not_folded", look="charges", means="a dispatcher leads, but charges stay",
              still=_same("oldest")),
         Rule(name="usage_differs", look="usage", means="what was added up today isn't what the attempts used"),
         Rule(name="fence_went_back", look="attempts", means="it has an attempt of a later release than its own"),

@@ -12,8 +12,8 @@ from typing import Any
 
 from harness.engine import audit as rules
 from harness.engine.audit import RULES, Level, Rule
-from harness.policy.dispatch import BUNDLE_MAX
 from harness.policy.errors import Unavailable
+from harness.policy.heads import BUNDLE_MAX
 from harness.policy.settings import SYSTEM, Topology
 from harness.store import findings as stored
 from harness.store.database import Connection

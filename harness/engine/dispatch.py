@@ -6,23 +6,27 @@ once. Nothing here waits for a worker.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from harness.engine.memory import Memory
 from harness.kinds import registry
-from harness.policy import look, room
-from harness.policy import money as policy_money
-from harness.policy.dispatch import Pick
+from harness.policy import known, look, room
 from harness.policy.errors import Unavailable
+from harness.policy.flow import Asked, Head
+from harness.policy.line import Line
+from harness.policy.plan import Pick, Plan
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
-from harness.store import money, snapshot, transitions
+from harness.store import clocks, flows, leader, money, snapshot, transitions
 from harness.store.database import Connection
 from harness.store.message import Message
-from harness.store.snapshot import FlowKey, Scopes
 from harness.store.transitions import NewLease
 from harness.telemetry import logs
 
 SCOPES_EVERY_S = 1.0
+FOLD_EVERY_S = 1.0
+CHARGES_WHOLE_EVERY_S = 1.0
+ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
 # A deleted flow is looked at again after these times: longer than any transaction that may have counted on it.
 LOOK_AGAIN_S = (0.3, 2.0, 15.0, 65.0)
 GRACE_S = 5.0  # between a prefork child's soft and hard time limit
@@ -31,73 +35,83 @@ Publish = Callable[[Sequence[Message]], None]
 log = logs.get(__name__)
 
 
-@dataclass(slots=True)
-class Memory:
-    """What a leader remembers between ticks; losing it costs one full scan, never a task."""
-
-    scopes: Scopes | None = None
-    kinds: look.Kinds | None = None  # gathered when the scopes are read: that costs as much as a small plan
-    scopes_read_s: float = 0.0
-    deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
-    seen: dict[str, look.Seen] = field(default_factory=dict)  # what the last look at a pool found
-    beyond: dict[int, policy_money.Standing] = field(default_factory=dict)  # tenants whose budget is spent
-    places: dict[int, str] = field(default_factory=dict)  # where the rows of this tick's heads lie
-
-
-def begin(connection: Connection) -> Memory:
-    """Begin to lead: find every flow. Returns the leader's empty memory."""
-    missing = snapshot.scan_flows(connection)
-    log.info("lead_taken", flows_found=missing)
-    return Memory()
+def begin(connection: Connection, *, epoch: int) -> Memory:
+    """Begin to lead: find every flow, and read the whole line. Returns the leader's memory."""
+    began_s = time.monotonic()
+    missing = flows.scan(connection)
+    memory = Memory()
+    after = 0
+    while leader.renew(connection, epoch):
+        rows = snapshot.line(connection, epoch=epoch, after=after)
+        memory.begin(rows)
+        if len(rows.flows) < snapshot.FLOWS_A_PAGE:
+            break
+        after = max(known.flow.id for known in rows.flows)
+    log.info(
+        "lead_taken",
+        flows_found=missing,
+        flows=sum(len(line) for line in memory.lines.values()),
+        took_s=round(time.monotonic() - began_s, 3),
+    )
+    return memory
 
 
 def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: int, publish: Publish) -> int:
     """Release what has room, in order. Returns how many leases were released. Raises: Unavailable (broker)."""
     released = 0
     # 1. Load, 2. decide, pool after pool
-    for pool, decided in decide(connection, topology, memory):
+    for line, plan in decide(connection, topology, memory):
+        line.apply(plan)
         # 3. Commit, then tell the workers
-        if picks := decided.picks:
-            released += _commit(connection, topology, pool, picks, memory.places, epoch=epoch, publish=publish)
-        if decided.empty:
-            now_s = time.monotonic()
-            keys = snapshot.delete_empty_flows(connection, decided.empty, epoch=epoch)
-            memory.deleted += [(now_s + LOOK_AGAIN_S[0], 0, key) for key in keys]
+        if plan.picks:
+            released += _commit(connection, topology, memory, line, plan.picks, epoch=epoch, publish=publish)
+        if plan.empty:
+            _delete_empty(connection, memory, plan, epoch=epoch)
+    _fold(connection, memory, epoch=epoch)
     _look_again(connection, memory)
     return released
 
 
-def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterator[tuple[str, look.Decided]]:
-    """Yield what is decided for each pool that has flows and a free slot. Only reads; the caller commits in between."""
-    scopes = _scopes(connection, memory)
+def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterator[tuple[Line, Plan]]:
+    """Yield the plan of each pool that has flows and a free slot, with its line. The caller applies and commits it."""
+    now_s = time.monotonic()
+    scopes = _scopes(connection, memory, now_s)
     memory.places.clear()
-    in_use = snapshot.in_use(connection, [pool for pool in topology.pools if pool != SYSTEM])
+    seen = snapshot.in_use(connection, charged=memory.look_from(now_s, CHARGES_WHOLE_EVERY_S))
+    memory.learn(seen)
     left = room.measure(
-        in_use.slots,
+        seen.slots,
         pauses=scopes.pauses,
-        capacities={name: resource.capacity for name, resource in topology.resources.items()},
+        capacities=_capacities(topology),
         quotas=scopes.quotas,
-        flight=in_use.flight,
+        flight=seen.flight,
     )
+    left.reserved = {name: one for line in memory.lines.values() for name, one in line.reserved.items()}
     if scopes.ramps:
         held = snapshot.leases_by_scope(connection)
         room.slow_down(left, scopes.ramps, held, aged_s=time.monotonic() - memory.scopes_read_s)
     assert memory.kinds is not None  # gathered with the scopes
-    standing = look.Standing(kinds=memory.kinds, pauses=scopes.pauses, beyond=memory.beyond.keys())
-    for pool in in_use.with_flows:
-        if left.free.get(pool, 0) > 0:
-            seen = memory.seen.setdefault(pool, look.Seen())
-            yield (
-                pool,
-                look.decide(pool, left, standing, seen, lambda asked: snapshot.flows(connection, asked, memory.places)),
-            )
+    standing = known.Standing(kinds=memory.kinds, pauses=scopes.pauses, beyond=memory.beyond.keys())
+    for pool in topology.pools:
+        line = memory.lines.get(pool)
+        if pool == SYSTEM or line is None or not len(line) or left.free.get(pool, 0) <= 0:
+            continue
+
+        def answer(asked: Asked, line: Line = line) -> dict[int, Sequence[Head]]:
+            return snapshot.heads(connection, asked, line.flows, memory.places)
+
+        yield line, look.decide(pool, seen.now_s, room=left, standing=standing, line=line, look=answer)
 
 
-def _scopes(connection: Connection, memory: Memory) -> Scopes:
-    now_s = time.monotonic()
+def _capacities(topology: Topology) -> dict[str, int]:
+    return {name: resource.capacity for name, resource in topology.resources.items()}
+
+
+def _scopes(connection: Connection, memory: Memory, now_s: float) -> snapshot.Scopes:
     if memory.scopes is None or now_s - memory.scopes_read_s >= SCOPES_EVERY_S:
         memory.scopes, memory.scopes_read_s = snapshot.scopes(connection), now_s
-        memory.kinds = look.know(registry.all_kinds(), memory.scopes.estimates)
+        memory.own(memory.scopes.tenants)
+        memory.kinds = known.know(registry.all_kinds(), memory.scopes.estimates)
         _look_at_budgets(connection, memory)
     return memory.scopes
 
@@ -112,41 +126,52 @@ def _look_at_budgets(connection: Connection, memory: Memory) -> None:
 def _commit(
     connection: Connection,
     topology: Topology,
-    pool: str,
+    memory: Memory,
+    line: Line,
     picks: Sequence[Pick],
-    places: Mapping[int, str],
     *,
     epoch: int,
     publish: Publish,
 ) -> int:
-    leases: dict[int, NewLease] = {}
-    for pick in picks:
-        kind = registry.find(pick.kind)
-        token = secrets.randbits(62)
-        leases[token] = NewLease(
-            token=token,
-            pool=pool,
-            via=QUARANTINE if pick.quarantine else None,
-            tenant=pick.flow.tenant,
-            run=pick.flow.run,
-            priority=pick.flow.priority,
-            kind=pick.kind,
-            signature=pick.flow.signature,
-            est_s=kind.est_s if kind else 1.0,
-            timeout_s=kind.timeout_s if kind else 60.0,
-            tasks=pick.tasks,
-            places=tuple([places[task] for task in pick.tasks]),
-        )
-    made = transitions.release(
-        connection, list(leases.values()), epoch=epoch, served_flows=sorted({pick.flow.id for pick in picks})
-    )
-    messages = [_message(topology, lease, made[token]) for token, lease in leases.items() if token in made]
+    picked = {secrets.randbits(62): pick for pick in picks}
+    leases = [_lease(line.pool, token, pick, memory) for token, pick in picked.items()]
+    done = transitions.release(connection, leases, memory.moved(), capacities=_capacities(topology), epoch=epoch)
+    for token, pick in picked.items():
+        _, n = done.made.get(token, (0, 0))
+        if n < len(pick.tasks):  # the plan was applied: what wasn't made of it is given back
+            missing = 1 - n / len(pick.tasks)
+            line.refund(replace(pick, est_s=pick.est_s * missing))
+    for token, passes in done.refused.items():
+        flow = picked[token].flow
+        log.info("lease_left_out", pool=line.pool, tenant=flow.tenant, run=flow.run, passes=passes)
+        memory.scopes = None  # a cap has changed since they were read
+    messages = [_message(topology, lease, done.made[lease.token][0]) for lease in leases if lease.token in done.made]
     try:
         publish(messages)
     except Unavailable:
-        transitions.hand_back_unclaimed(connection, older_than_s=0, leases=list(made.values()))
+        transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease for lease, _ in done.made.values()])
         raise
     return len(messages)
+
+
+def _lease(pool: str, token: int, pick: Pick, memory: Memory) -> NewLease:
+    kind = registry.find(pick.kind)
+    return NewLease(
+        token=token,
+        pool=pool,
+        via=QUARANTINE if pick.quarantine else None,
+        tenant=pick.flow.tenant,
+        run=pick.flow.run,
+        priority=pick.flow.priority,
+        lane=pick.lane,
+        kind=pick.kind,
+        signature=pick.flow.signature,
+        est_s=pick.est_s / len(pick.tasks),
+        cost=pick.cost,
+        timeout_s=kind.timeout_s if kind else 60.0,
+        tasks=pick.tasks,
+        places=tuple([memory.places[task] for task in pick.tasks]),
+    )
 
 
 def _message(topology: Topology, lease: NewLease, lease_id: int) -> Message:
@@ -161,13 +186,31 @@ def _message(topology: Topology, lease: NewLease, lease_id: int) -> Message:
     )
 
 
+def _delete_empty(connection: Connection, memory: Memory, plan: Plan, *, epoch: int) -> None:
+    gone = flows.delete_empty(connection, plan.empty, epoch=epoch)
+    memory.forget_flows(plan.pool, gone)
+    due_s = time.monotonic() + LOOK_AGAIN_S[0]
+    memory.deleted += [(due_s, 0, key) for key in gone.values() if key is not None]
+
+
+def _fold(connection: Connection, memory: Memory, *, epoch: int) -> None:
+    """Write what moved and went with no release; once a second, or when it is much. Also the estimates."""
+    now_s = time.monotonic()
+    if now_s - memory.folded_s < FOLD_EVERY_S and not memory.full():
+        return
+    memory.folded_s = now_s
+    moved, used, forgotten = memory.moved(), memory.used(), memory.forgotten()
+    if moved or used or forgotten:
+        clocks.fold(connection, moved, forgotten=forgotten, used=used, epoch=epoch, weight=ESTIMATE_WEIGHT)
+
+
 def _look_again(connection: Connection, memory: Memory) -> None:
     """Look again at deleted flows whose time has come; each is looked at until no transaction can be that old."""
     now_s = time.monotonic()
     due = [entry for entry in memory.deleted if entry[0] <= now_s]
     if not due:
         return
-    restored = snapshot.restore_flows(connection, [key for _, _, key in due])
+    restored = flows.restore(connection, [key for _, _, key in due])
     if restored:
         log.info("flows_restored", number=restored)
     later = [

@@ -14,6 +14,7 @@ from typing import Protocol
 import psycopg
 
 from harness.engine import dispatch, sweep, upkeep
+from harness.engine.memory import Memory
 from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
 from harness.policy.errors import Unavailable
@@ -97,7 +98,7 @@ class Dispatcher:
         try:
             with self._open("dispatcher-listen") as listener:
                 listener.execute(f"LISTEN {CHANNEL}")
-                memory = dispatch.begin(connection)
+                memory = dispatch.begin(connection, epoch=epoch)
                 sweeper.start()
                 keeper.start()
                 self._warm_broker()
@@ -108,7 +109,7 @@ class Dispatcher:
             if not connection.broken:
                 leader.resign(connection, epoch)
 
-    def _ticks(self, connection: Connection, listener: Connection, memory: dispatch.Memory, epoch: int) -> None:
+    def _ticks(self, connection: Connection, listener: Connection, memory: Memory, epoch: int) -> None:
         renewed_s = released_s = time.monotonic()
         quiet_s = COALESCE_S
         in_a_row = 0
@@ -125,6 +126,9 @@ class Dispatcher:
                 in_a_row, quiet_s, released_s = in_a_row + 1, COALESCE_S, began_s
             else:
                 in_a_row, quiet_s = 0, min(TICK_S, quiet_s * 2)
+            if memory.more:
+                quiet_s = COALESCE_S
+                continue
             steady = in_a_row >= STEADY_TICKS or (steady and began_s - released_s < STEADY_S)
             if steady == sleeping:
                 # Said before the next look, so that what became ready in between is seen by that look or rings. Who
@@ -136,7 +140,7 @@ class Dispatcher:
                     continue
             self._wait(listener, began_s, 0.0 if steady else quiet_s)
 
-    def _tick(self, connection: Connection, memory: dispatch.Memory, epoch: int) -> int:
+    def _tick(self, connection: Connection, memory: Memory, epoch: int) -> int:
         try:
             return dispatch.tick(connection, self._topology, memory, epoch=epoch, publish=self._broker.publish)
         except Unavailable as error:

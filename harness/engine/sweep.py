@@ -14,18 +14,16 @@ from django.conf import settings
 from harness.engine import artifacts, living, schedules
 from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
-from harness.store import housekeeping, money, pauses, sessions, snapshot, transitions
+from harness.store import housekeeping, money, pauses, sessions, transitions
 from harness.store.database import Connection
 from harness.telemetry import logs
 
 EVERY_S = 1.0
 UNCLAIMED_S = 10.0  # a released lease that no worker claimed in this time goes back in line
-ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
 EVENT_DAYS_AHEAD = 14
 LOCK_WAIT_S = 0.5  # for a lock that can't be passed over; the next round comes in a second
 LEASES_AT_ONCE = 200
 TASKS_AT_ONCE = 500
-CHARGES_AT_ONCE = 5000
 ACTOR = "sweep"
 
 log = logs.get(__name__)
@@ -41,7 +39,6 @@ class Swept:
     expired: int
     resumed: int
     scheduled: int
-    folded: int
 
     @property
     def woke(self) -> bool:
@@ -52,11 +49,11 @@ class Swept:
     def more(self) -> bool:
         """Whether a step did as much as it may at once, so that the next round should not wait."""
         most = max(self.unclaimed, self.due, self.expired, self.resumed)
-        return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE or self.folded >= CHARGES_AT_ONCE
+        return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE
 
 
 def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
-    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, charges.
+    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, money spent.
 
     Raises: psycopg.Error when the connection is gone.
     """
@@ -83,10 +80,6 @@ def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
             "resume_version", lambda: transitions.resume_version(connection, actor=ACTOR, limit=TASKS_AT_ONCE)
         ),
         scheduled=step("fire_due", lambda: schedules.fire_due(firing, connection)),
-        folded=step(
-            "fold_charges",
-            lambda: snapshot.fold_charges(connection, epoch=epoch, weight=ESTIMATE_WEIGHT, limit=CHARGES_AT_ONCE),
-        ),
     )
     unpriced_usd = settings.HARNESS_MODELS.unpriced_usd
     step("count_spent", lambda: money.count(connection, epoch=epoch, unpriced_usd=unpriced_usd))

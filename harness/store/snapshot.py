@@ -1,65 +1,160 @@
-"""What the dispatcher looks at: facts of one tick, bounded by what it may release, never by the backlog."""
+"""What the dispatcher looks at: facts of one tick, bounded by what it may release, never by the backlog.
+
+A new leader reads its whole line once (`line`); from then on only what is new comes with each tick (`in_use`).
+"""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from harness.policy.dispatch import FlowFacts, Head
-from harness.policy.look import Asked
+from harness.policy.accounts import Charge, ClockRow, CreditRow
+from harness.policy.flow import Asked, FlowFacts, Head
+from harness.policy.owners import NEW, TenantFacts
 from harness.policy.ramp import WHOLE_AFTER_S
-from harness.policy.room import InFlight, needs
+from harness.policy.room import InFlight
 from harness.store import sql
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
 
-FlowKey = tuple[str, int, int, int, str]  # pool, priority, tenant, run, signature
+CHARGES_AT_ONCE = 1000  # 0.5 MB at most; what is left is read by the next tick
+FLOWS_AT_ONCE = 500
+FLOWS_A_PAGE = 20_000  # half a second on a busy machine: the lead is renewed between two
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InUse:
-    """Slots by pool (of live, undrained sessions), what is in flight, and the pools in which some flow exists."""
+class KnownFlow:
+    """A flow with what its owners may have in flight. `run_cap`: None, no cap of its own.
 
-    slots: dict[str, int]
-    flight: list[InFlight]
-    with_flows: list[str]
+    `since_s`: since when its first task may run, as far as is known (epoch seconds).
+    """
+
+    pool: str
+    flow: FlowFacts
+    tenant: TenantFacts
+    run_cap: int | None
+    since_s: float
+
+
+@dataclass(kw_only=True, slots=True)
+class InUse:
+    """The time of the look (the server's, in epoch seconds); slots by pool (of live, undrained sessions); leases.
+
+    `flight`: what is in flight. `charges`: of leases that ended, (id, pool, charge). `flows`: that no leader knows yet.
+    """
+
+    now_s: float = 0.0
+    slots: dict[str, int] = field(default_factory=dict)
+    flight: list[InFlight] = field(default_factory=list)
+    charges: list[tuple[int, str, Charge]] = field(default_factory=list)
+    flows: list[KnownFlow] = field(default_factory=list)
+
+
+@dataclass(kw_only=True, slots=True)
+class LineRows:
+    """What a line is made of: flows, and clocks and credits by pool."""
+
+    flows: list[KnownFlow] = field(default_factory=list)
+    clocks: dict[str, list[ClockRow]] = field(default_factory=dict)
+    credits: dict[str, list[CreditRow]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
     """Pauses as (scope, key, source, reason), quotas as (tenant, scope, name, cap), estimates in seconds by kind.
 
-    `ramps`: pauses that ended a moment ago, as (scope, key, seconds since).
+    `ramps`: pauses that ended a moment ago, as (scope, key, seconds since). `tenants`: that aren't as new ones are.
     """
 
     pauses: tuple[tuple[str, str, str, str], ...]
     quotas: tuple[tuple[int, str, str, int], ...]
     estimates: dict[str, float]
     ramps: tuple[tuple[str, str, float], ...] = ()
+    tenants: dict[int, TenantFacts] = field(default_factory=dict)
 
 
-def in_use(connection: Connection, pools: Sequence[str]) -> InUse:
-    """Return what a tick begins with. `pools`: those whose flows are asked for."""
-    found = InUse(slots={}, flight=[], with_flows=[])
-    cursor = connection.execute(sql.load("snapshot/in_use"), {"dead_after_s": DEAD_AFTER_S, "pools": list(pools)})
-    for what, pool, n, via, tenant, run, signature, members, tenant_cap, run_cap in cursor:
+def in_use(connection: Connection, *, charged: int = 0) -> InUse:
+    """Return what a tick begins with. `charged`: charges up to this id are left out."""
+    found = InUse()
+    cursor = connection.execute(
+        sql.load("snapshot/in_use"),
+        {"dead_after_s": DEAD_AFTER_S, "charged": charged, "charges": CHARGES_AT_ONCE, "flows": FLOWS_AT_ONCE},
+    )
+    for what, pool, n, via, tenant, run, text, members, priority, lane, number, x, y, z, ends in cursor:
+        # The time comes first.
         if what == "flight":
-            found.flight.append(InFlight(pool, via, tenant, run, signature, n, members, tenant_cap, run_cap))
+            found.flight.append(
+                InFlight(
+                    pool=pool,
+                    via=via,
+                    tenant=tenant,
+                    run=run,
+                    signature=text,
+                    leases=n,
+                    members=members,
+                    priority=priority,
+                    lane=lane,
+                    overrun_s=x,
+                    cost=y,
+                    ends_s=tuple(ends or ()),
+                )
+            )
+        elif what == "charge":
+            charge = Charge(
+                priority=priority,
+                tenant=tenant,
+                run=run,
+                lane=lane,
+                owed_s=y,
+                kind=text,
+                n=n,
+                slot_s=x,
+                cost_s=z,
+            )
+            found.charges.append((number, pool, charge))
+        elif what == "flow":
+            flow = FlowFacts(id=number, priority=priority, tenant=tenant, run=run, signature=text)
+            found.flows.append(
+                KnownFlow(pool=pool, flow=flow, tenant=TenantFacts(n, x), run_cap=members, since_s=found.now_s)
+            )
         elif what == "slots":
             found.slots[pool] = n
         else:
-            found.with_flows.append(pool)
+            found.now_s = x
+    return found
+
+
+def line(connection: Connection, *, epoch: int, after: int = 0, flows: int = FLOWS_A_PAGE) -> LineRows:
+    """Return flows, by id, and with the first page (`after` 0) all clocks and credits. Nothing under another epoch.
+
+    From here on the flows are known. The page after the last one has none.
+    """
+    found = LineRows()
+    cursor = connection.execute(sql.load("snapshot/line"), {"epoch": epoch, "after": after, "flows": flows})
+    for what, pool, number, tenant, run, signature, flow, cap, run_cap, x, y, at_s, mean_s, square_s, v in cursor:
+        if what == "flow":
+            facts = FlowFacts(id=flow, priority=number, tenant=tenant, run=run, signature=signature)
+            known = KnownFlow(pool=pool, flow=facts, tenant=TenantFacts(cap, x), run_cap=run_cap, since_s=y)
+            found.flows.append(known)
+        elif what == "clock":
+            found.clocks.setdefault(pool, []).append(ClockRow(number, tenant, run, x, y, at_s))
+        else:
+            found.credits.setdefault(pool, []).append(CreditRow(number, x, y, mean_s, square_s, v, at_s))
     return found
 
 
 def scopes(connection: Connection) -> Scopes:
-    """Return pauses, ramps, quotas and estimates."""
-    row = connection.execute(sql.load("snapshot/scopes"), {"ramp_s": WHOLE_AFTER_S}).fetchone()
-    found = row[0] if row else {"pauses": [], "ramps": [], "quotas": [], "estimates": []}
+    """Return pauses, ramps, quotas, estimates, and the tenants that aren't as a new one is."""
+    row = connection.execute(
+        sql.load("snapshot/scopes"), {"ramp_s": WHOLE_AFTER_S, "cap": NEW.cap, "weight": NEW.weight}
+    ).fetchone()
+    assert row is not None
+    found = row[0]
     return Scopes(
         tuple((p[0], p[1], p[2], p[3]) for p in found["pauses"]),
         tuple((q[0], q[1], q[2], q[3]) for q in found["quotas"]),
         dict(found["estimates"]),
         tuple((r[0], r[1], float(r[2])) for r in found["ramps"]),
+        {tenant: TenantFacts(cap, float(weight)) for tenant, cap, weight in found["tenants"]},
     )
 
 
@@ -69,83 +164,25 @@ def leases_by_scope(connection: Connection) -> list[tuple[str, int, int, int, in
     return [(row[0], row[1], row[2], row[3], row[4]) for row in cursor]
 
 
-def flows(connection: Connection, asked: Asked, places: dict[int, str] | None = None) -> list[FlowFacts]:
-    """Answer a look: the next flows of a pool, each with its first heads, oldest first (none: it is empty).
+def heads(
+    connection: Connection, asked: Asked, flows: Mapping[int, FlowFacts], places: dict[int, str] | None = None
+) -> dict[int, Sequence[Head]]:
+    """Answer a look: the first tasks of each flow asked, oldest first; () of one that is empty.
 
-    Where each head's row lies is noted in `places` (by task), for the release.
+    `flows`: those asked, by id. Where each head's row lies is noted in `places` (by task), for the release.
     """
-    blocked = asked.blocked
+    wanted = [
+        (flow.priority, flow.tenant, flow.run, flow.signature, heads)
+        for flow, heads in zip([flows[number] for number in asked.flows], asked.heads, strict=True)
+    ]
     cursor = connection.execute(
-        sql.load("snapshot/flows"),
-        {
-            "pool": asked.pool,
-            "after_priority": asked.after[0],
-            "after_rank": asked.after[1],
-            "after_id": asked.after[2],
-            "priorities": [priority for priority in range(4) if priority not in blocked.priorities],
-            "tenants": list(blocked.tenants),
-            "runs": list(blocked.runs),
-            "signatures": list(blocked.signatures),
-            "blocked_pairs": [f"{tenant}:{signature}" for tenant, signature in blocked.pairs],
-            "flows": asked.flows,
-            "heads": asked.heads,
-            "rows": asked.rows,
-            "lost_below": blocked.lost_below,
-        },
+        sql.load("snapshot/heads"),
+        {"pool": asked.pool, "flows": json.dumps(wanted), "lost_below": asked.lost_below},
     )
-    found: list[FlowFacts] = []
-    first: tuple[int, int, int, int, str, float, int, int | None] | None = None
-    heads: list[Head] = []
-    for row in cursor:
-        if first is None or row[0] != first[0]:
-            if first is not None:
-                found.append(_flow(first, heads))
-            first, heads = row[:8], []
-        if row[8] is not None:
-            heads.append(Head(row[8], row[9], row[10], row[11]))
+    found: dict[int, list[Head]] = {number: [] for number in asked.flows}
+    for at, task, kind, single, lost_starts, ready_s, place in cursor:
+        if task is not None:
+            found[asked.flows[at - 1]].append(Head(task, kind, single, lost_starts, ready_s))
             if places is not None:
-                places[row[8]] = row[12]
-    if first is not None:
-        found.append(_flow(first, heads))
-    return found
-
-
-def _flow(row: tuple[int, int, int, int, str, float, int, int | None], heads: list[Head]) -> FlowFacts:
-    flow, priority, tenant, run, signature, rank, tenant_cap, run_cap = row
-    return FlowFacts(
-        id=flow,
-        priority=priority,
-        tenant=tenant,
-        run=run,
-        signature=signature,
-        rank=rank,
-        tenant_cap=tenant_cap,
-        run_cap=run_cap,
-        heads=tuple(heads),
-        needs=needs(signature),
-    )
-
-
-def delete_empty_flows(connection: Connection, flow_ids: Sequence[int], *, epoch: int) -> list[FlowKey]:
-    """Delete flows seen empty, if they still are. The caller must look at the returned keys again (restore_flows)."""
-    cursor = connection.execute(sql.load("snapshot/delete_empty_flows"), {"epoch": epoch, "flows": list(flow_ids)})
-    return [(row[0], row[1], row[2], row[3], row[4]) for row in cursor]
-
-
-def restore_flows(connection: Connection, keys: Iterable[FlowKey]) -> int:
-    """Bring back flows that were deleted while a task became ready in them. Returns how many."""
-    row = connection.execute(sql.load("snapshot/restore_flows"), {"keys": json.dumps(list(keys))}).fetchone()
-    return row[0] if row else 0
-
-
-def scan_flows(connection: Connection) -> int:
-    """Find every flow that ready tasks need. Returns how many were missing."""
-    row = connection.execute(sql.load("snapshot/scan_flows")).fetchone()
-    return row[0] if row else 0
-
-
-def fold_charges(connection: Connection, *, epoch: int, weight: float, limit: int = 5000) -> int:
-    """Fold charges into the estimates, once each, the oldest first. Returns how many it folded."""
-    parameters = {"epoch": epoch, "weight": weight, "limit": limit}
-    row = connection.execute(sql.load("snapshot/fold_charges"), parameters).fetchone()
-    return row[0] if row else 0
+                places[task] = place
+    return {number: tuple(tasks) for number, tasks in found.items()}

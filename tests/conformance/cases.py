@@ -13,7 +13,7 @@ KINDS = {"db": ("noop", "noop", "noop.single", "db.rollup"), "llm": ("llm.chat",
 
 @dataclass(frozen=True, kw_only=True)
 class FlowCase:
-    """A flow; `heads`: (task, kind, single, lost_starts), oldest first; `unready`: tasks that must not be seen."""
+    """A flow; `heads`: (task, kind, single, lost_starts, ready ago), oldest first; `unready`: must not be seen."""
 
     id: int
     pool: str
@@ -21,29 +21,40 @@ class FlowCase:
     tenant: int
     run: int
     signature: str
-    rank: float
-    heads: tuple[tuple[int, str, bool, int], ...]
+    heads: tuple[tuple[int, str, bool, int, float], ...]
     unready: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseCase:
-    """A lease; without members it is a zombie."""
+    """A lease, claimed so many seconds ago; without members it is a zombie since its estimate was over.
+
+    `est_s`: of each member.
+    """
 
     id: int
     pool: str
     via: str | None
     tenant: int
     run: int
+    priority: int
+    lane: int
+    est_s: float
+    cost: float
+    ago_s: float
     signature: str
     members: tuple[int, ...]
 
 
 @dataclass(kw_only=True)
 class Case:
-    """One snapshot. Tenants: id -> cap; runs: id -> (tenant, cap); slots by pool; the rest as the tables hold it."""
+    """One snapshot. Tenants: id -> (cap, weight); runs: id -> (tenant, cap); slots by pool; the rest as in the tables.
 
-    tenants: dict[int, int]
+    `clocks`: (pool, priority, tenant, run, v, g); `credits`: (pool, lane, credit_s, est_s, mean_s, square_s, v), both
+    written so many seconds ago.
+    """
+
+    tenants: dict[int, tuple[int, float]]
     runs: dict[int, tuple[int, int | None]]
     slots: dict[str, int]
     quotas: list[tuple[int, str, str, int]]
@@ -52,7 +63,10 @@ class Case:
     estimates: dict[str, float]
     flows: list[FlowCase] = field(default_factory=list)
     leases: list[LeaseCase] = field(default_factory=list)
-    seen: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    clocks: list[tuple[str, int, int, int, float, float]] = field(default_factory=list)
+    credits: list[tuple[str, int, float, float, float, float, float]] = field(default_factory=list)
+    written_ago_s: float = 0.0
+    bundled: dict[str, bool] = field(default_factory=dict)
     beyond: list[int] = field(default_factory=list)
 
 
@@ -61,7 +75,11 @@ def make(number: int) -> Case:
     dice = Random(number)
     crowded = dice.random() < 0.15  # many flows that nothing can be picked from, so that pages follow each other
     caps = (0, 0, 0, 0, 0, 0, 0, 5) if crowded else (0, 1, 2, 5, 20, 1000)
-    tenants = {1000 + i: dice.choice(caps) for i in range(60 if crowded else dice.choice((1, 2, 5, 30)))}
+    weights = (1.0, 1.0, 1.0, 2.5, 0.5)
+    tenants = {
+        1000 + i: (dice.choice(caps), dice.choice(weights))
+        for i in range(60 if crowded else dice.choice((1, 2, 5, 30)))
+    }
     runs = {
         500 + i: (dice.choice(list(tenants)), dice.choice((None, 0, 1, 3, 50))) for i in range(dice.choice((0, 1, 6)))
     }
@@ -78,13 +96,33 @@ def make(number: int) -> Case:
         ],
         estimates={"noop": dice.choice((0.0005, 0.004, 0.2))} if dice.random() < 0.5 else {},
         beyond=dice.sample(list(tenants), 1) if dice.random() < 0.2 else [],
-        seen={pool: (dice.choice((1, 3, 40)), dice.random() < 0.5) for pool in pools if dice.random() < 0.8},
+        written_ago_s=dice.choice((0.0, 0.5, 30.0, 4000.0)),
+        bundled={pool: dice.random() < 0.5 for pool in pools},
     )
     _fill(case, dice, pools, flows=400 if crowded else dice.choice((0, 1, 3, 12, 50, 120)))
+    _remember(case, dice, pools)
     return case
 
 
-def _quotas(dice: Random, tenants: dict[int, int]) -> list[tuple[int, str, str, int]]:
+def _remember(case: Case, dice: Random, pools: list[str]) -> None:
+    """Clocks of some that are there, and credits of pools that have run for a while."""
+    keys = {(flow.pool, flow.priority, flow.tenant, flow.run) for flow in case.flows}
+    keys |= {(lease.pool, lease.priority, lease.tenant, lease.run) for lease in case.leases}
+    keys |= {(pool, priority, tenant, 0) for pool, priority, tenant, _ in keys}
+    for key in sorted(keys):
+        if dice.random() < 0.7:
+            case.clocks.append((*key, float(dice.randrange(40)), 0.0 if key[3] else dice.choice((0.0, 9.0, 400.0))))
+    for pool in pools:
+        for lane in range(5) if dice.random() < 0.7 else ():
+            mean_s = dice.choice((0.5, 8.0))
+            # No round numbers: a credit that is spent to exactly 0 is on either side of it by the last bit of a sum.
+            credit_s, est_s = dice.choice((-300.0, -2.0, 0.25, 3.0)), dice.choice((0.25, 2.0))
+            case.credits.append(
+                (pool, lane, credit_s + dice.random() / 9, est_s + dice.random() / 9, mean_s, 2 * mean_s**2, 10.0)
+            )
+
+
+def _quotas(dice: Random, tenants: dict[int, tuple[int, float]]) -> list[tuple[int, str, str, int]]:
     names = (("pool", "db"), ("pool", "llm"), ("resource", "llm:default"), ("resource", "rag:search"))
     drawn: dict[tuple[int, str, str], int] = {}
     for _ in range(dice.choice((0, 0, 3))):
@@ -94,7 +132,7 @@ def _quotas(dice: Random, tenants: dict[int, int]) -> list[tuple[int, str, str, 
 
 
 def _pauses(
-    dice: Random, tenants: dict[int, int], runs: dict[int, tuple[int, int | None]], pools: list[str]
+    dice: Random, tenants: dict[int, tuple[int, float]], runs: dict[int, tuple[int, int | None]], pools: list[str]
 ) -> list[tuple[str, str]]:
     found = []
     for _ in range(dice.choice((0, 0, 0, 1, 2))):
@@ -123,7 +161,9 @@ def _fill(case: Case, dice: Random, pools: list[str], *, flows: int) -> None:
         keys.add(key)
         heads = []
         for _ in range(dice.choice((0, 1, 1, 2, 7, 60 if flows < 400 else 2))):
-            heads.append((task, dice.choice(KINDS[pool]), dice.random() < 0.1, dice.choice((0, 0, 0, 0, 0, 1, 2))))
+            lost = dice.choice((0, 0, 0, 0, 0, 1, 2))
+            ago_s = dice.choice((0.5, 20.0, 350.0, 700.0, 7000.0))
+            heads.append((task, dice.choice(KINDS[pool]), dice.random() < 0.1, lost, ago_s))
             task += 1
         case.flows.append(
             FlowCase(
@@ -133,7 +173,6 @@ def _fill(case: Case, dice: Random, pools: list[str], *, flows: int) -> None:
                 tenant=tenant,
                 run=run,
                 signature=signature,
-                rank=float(dice.randrange(-20, 20)),  # some are equal
                 heads=tuple(heads),
                 unready=tuple(range(task, task + dice.choice((0, 0, 2)))),
             )
@@ -151,6 +190,11 @@ def _fill(case: Case, dice: Random, pools: list[str], *, flows: int) -> None:
                 via="quarantine" if dice.random() < 0.1 else None,
                 tenant=tenant,
                 run=run,
+                priority=(priority := dice.randrange(4)),
+                lane=dice.choice((1, 1, priority, 4) if priority >= 2 else (priority,)),
+                est_s=dice.choice((0.25, 2.0)),
+                cost=dice.choice((1.0, 1.0, 4.5)),
+                ago_s=dice.choice((0.5, 3.0, 100.0)),
                 signature=dice.choice(SIGNATURES[pool]),
                 members=tuple(range(task, task + n)),
             )

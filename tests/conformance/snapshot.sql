@@ -1,7 +1,9 @@
--- Put a generated snapshot (cases.Case, as JSON) into the tables. Parameters: the case.
-WITH c AS MATERIALIZED (SELECT %s::jsonb AS c),
-tenants AS (INSERT INTO tenant (id, name, cap) OVERRIDING SYSTEM VALUE
-            SELECT key::integer, key, value::text::integer FROM c, jsonb_each(c -> 'tenants')),
+-- Put a generated snapshot (cases.Case, as JSON) into the tables. Returns: the moment that "ago" counts from (whole epoch
+-- seconds, so that it is the same number in both). Parameters: the case.
+WITH c AS MATERIALIZED (SELECT %s::jsonb AS c, floor(extract(epoch FROM clock_timestamp()))::double precision AS at_s),
+tenants AS (INSERT INTO tenant (id, name, cap, weight) OVERRIDING SYSTEM VALUE
+            SELECT key::integer, key, (value ->> 0)::integer, (value ->> 1)::double precision
+            FROM c, jsonb_each(c -> 'tenants')),
 runs AS (INSERT INTO run (id, tenant_id, size, fanout_cap) OVERRIDING SYSTEM VALUE
          SELECT key::bigint, (value ->> 0)::integer, 1, (value ->> 1)::integer FROM c, jsonb_each(c -> 'runs')),
 quotas AS (INSERT INTO quota (tenant_id, scope, name, cap)
@@ -22,24 +24,39 @@ sessions AS (INSERT INTO worker_session (uuid, host, pid, pools, kinds, connecti
              UNION ALL -- and some that don't count
              SELECT gen_random_uuid(), 'test', 1, c -> 'slots', '{}'::text[], 1, clock_timestamp() - d * interval '1 hour', d = 0
              FROM c, generate_series(0, 1) d),
-flows AS (INSERT INTO flow (id, pool, priority, tenant_id, run_id, signature, rank) OVERRIDING SYSTEM VALUE
+flows AS (INSERT INTO flow (id, pool, priority, tenant_id, run_id, signature) OVERRIDING SYSTEM VALUE
           SELECT (f ->> 'id')::bigint, f ->> 'pool', (f ->> 'priority')::smallint, (f ->> 'tenant')::integer,
-                 (f ->> 'run')::bigint, f ->> 'signature', (f ->> 'rank')::double precision
+                 (f ->> 'run')::bigint, f ->> 'signature'
           FROM c, jsonb_array_elements(c -> 'flows') f),
 tasks AS (INSERT INTO task (id, tenant_id, run_id, kind, version, pool, priority, signature, state, ready, single,
-                            lost_starts) OVERRIDING SYSTEM VALUE
+                            lost_starts, ready_at) OVERRIDING SYSTEM VALUE
           SELECT (h ->> 0)::bigint, (f ->> 'tenant')::integer, (f ->> 'run')::bigint, h ->> 1, 1, f ->> 'pool',
-                 (f ->> 'priority')::smallint, f ->> 'signature', 'queued', true, (h ->> 2)::boolean, (h ->> 3)::integer
+                 (f ->> 'priority')::smallint, f ->> 'signature', 'queued', true, (h ->> 2)::boolean, (h ->> 3)::integer,
+                 to_timestamp(at_s - (h ->> 4)::double precision)
           FROM c, jsonb_array_elements(c -> 'flows') f, jsonb_array_elements(f -> 'heads') h
           UNION ALL
           SELECT u::bigint, (f ->> 'tenant')::integer, (f ->> 'run')::bigint, 'noop', 1, f ->> 'pool',
-                 (f ->> 'priority')::smallint, f ->> 'signature', 'queued', false, false, 0
+                 (f ->> 'priority')::smallint, f ->> 'signature', 'queued', false, false, 0, NULL
           FROM c, jsonb_array_elements(c -> 'flows') f, jsonb_array_elements_text(f -> 'unready') u),
-leases AS (INSERT INTO lease (id, token, pool, via, tenant_id, run_id, priority, kind, signature, est_s, n, timeout_s)
-           OVERRIDING SYSTEM VALUE
+clocks AS (INSERT INTO clock (pool, priority, tenant_id, run_id, v, g, at_s)
+           SELECT k ->> 0, (k ->> 1)::smallint, (k ->> 2)::integer, (k ->> 3)::bigint, (k ->> 4)::double precision,
+                  (k ->> 5)::double precision, at_s - (c ->> 'written_ago_s')::double precision
+           FROM c, jsonb_array_elements(c -> 'clocks') k),
+credits AS (INSERT INTO class_credit (pool, lane, credit_s, est_s, mean_s, square_s, v, at_s)
+            SELECT k ->> 0, (k ->> 1)::smallint, (k ->> 2)::double precision, (k ->> 3)::double precision,
+                   (k ->> 4)::double precision, (k ->> 5)::double precision, (k ->> 6)::double precision,
+                   at_s - (c ->> 'written_ago_s')::double precision
+            FROM c, jsonb_array_elements(c -> 'credits') k),
+leases AS (INSERT INTO lease (id, token, pool, via, tenant_id, run_id, priority, lane, kind, signature, est_s, cost, n,
+                              timeout_s, released_at, claimed_at, zombie_since) OVERRIDING SYSTEM VALUE
            SELECT (l ->> 'id')::bigint, 1, l ->> 'pool', l ->> 'via', (l ->> 'tenant')::integer, (l ->> 'run')::bigint,
-                  2, 'noop', l ->> 'signature', 1, 1, 60
-           FROM c, jsonb_array_elements(c -> 'leases') l)
-INSERT INTO lease_member (task_id, tenant_id, lease_id, release_no, ordinal)
-SELECT m::bigint, (l ->> 'tenant')::integer, (l ->> 'id')::bigint, 1, 1
-FROM c, jsonb_array_elements(c -> 'leases') l, jsonb_array_elements_text(l -> 'members') m
+                  (l ->> 'priority')::smallint, (l ->> 'lane')::smallint, 'noop', l ->> 'signature',
+                  (l ->> 'est_s')::double precision, (l ->> 'cost')::double precision, n, 60, claimed, claimed,
+                  CASE WHEN l -> 'members' = '[]' THEN claimed + make_interval(secs => (l ->> 'est_s')::double precision) END
+           FROM c, jsonb_array_elements(c -> 'leases') l,
+                LATERAL (SELECT greatest(jsonb_array_length(l -> 'members'), 1) AS n,
+                                to_timestamp(at_s - (l ->> 'ago_s')::double precision) AS claimed) x),
+members AS (INSERT INTO lease_member (task_id, tenant_id, lease_id, release_no, ordinal)
+            SELECT m::bigint, (l ->> 'tenant')::integer, (l ->> 'id')::bigint, 1, 1
+            FROM c, jsonb_array_elements(c -> 'leases') l, jsonb_array_elements_text(l -> 'members') m)
+SELECT at_s FROM c

@@ -1,4 +1,4 @@
-"""The store and the simulator release the same: a thousand snapshots give the same plans, as lists, from both."""
+"""Store and simulator make the same plans, as lists, of the same snapshot: a thousand of them, generated."""
 
 import json
 from collections import Counter
@@ -8,13 +8,15 @@ import pytest
 from django.conf import settings
 
 from harness.engine import dispatch
+from harness.engine.memory import Memory
 from harness.kinds import registry
-from harness.policy.dispatch import FlowFacts, Head, Plan
-from harness.policy.look import Seen
-from harness.policy.room import needs
+from harness.policy.accounts import ClockRow, CreditRow
+from harness.policy.flow import FlowFacts, Head
+from harness.policy.plan import Pick, Plan
 from harness.sim.flows import Flow
 from harness.sim.rows import Lease, Task, Tenant
-from harness.sim.world import World
+from harness.sim.world import Tick, World
+from harness.store import leader, snapshot
 from harness.store.database import Connection, role_names
 from tests.conformance.cases import Case, LeaseCase, make
 from tests.stage import Stage
@@ -24,84 +26,120 @@ BATCHES = 10  # so that a failure is told early, and the database stays small
 
 INSERT = (Path(__file__).parent / "snapshot.sql").read_text(encoding="utf-8")
 
+Decided = tuple[str, tuple[Pick, ...], dict[int, str], tuple[int, ...]]
 
-def plans_of_the_store(connection: Connection, case: Case) -> list[tuple[str, list[Plan], list[int]]]:
+
+def decided(plan: Plan) -> Decided:
+    """What a plan says to all others: who starts, who doesn't and why, which flows are empty."""
+    return plan.pool, plan.picks, dict(plan.held), plan.empty
+
+
+def plans_of_the_store(connection: Connection, case: Case) -> tuple[list[Decided], float, float]:
+    """Return the plans, the moment that the case counts from, and the moment of the look."""
     engine = role_names(str(connection.info.dbname))["engine"]
     with connection.transaction(force_rollback=True):
         connection.execute("RESET ROLE")
-        connection.execute(INSERT, (json.dumps(case, default=vars),))
+        (at_s,) = connection.execute(INSERT, (json.dumps(case, default=vars),)).fetchone() or (0.0,)
         connection.execute(f"SET ROLE {engine}")
-        memory = dispatch.Memory(seen={pool: Seen(*seen) for pool, seen in case.seen.items()})
-        return [
-            (pool, decided.plans, decided.empty)
-            for pool, decided in dispatch.decide(connection, settings.HARNESS_TOPOLOGY, memory)
-        ]
+        epoch = leader.take(connection, "conformance")
+        assert epoch is not None
+        memory = Memory()
+        memory.begin(snapshot.line(connection, epoch=epoch))
+        for pool, bundled in case.bundled.items():
+            memory.line(pool).bundled = bundled
+        plans = [decided(plan) for _, plan in dispatch.decide(connection, settings.HARNESS_TOPOLOGY, memory)]
+        return plans, at_s, memory.now_s
 
 
-def world_of(case: Case) -> World:
+def ticks_of_the_world(case: Case, at_s: float, now_s: float) -> list[Tick]:
     topology = settings.HARNESS_TOPOLOGY
     world = World(
         {pool: case.slots[pool] for pool in topology.pools if pool in case.slots},
         {name: resource.capacity for name, resource in topology.resources.items()},
         registry.all_kinds(),
     )
-    for number, cap in case.tenants.items():
+    for number, (cap, weight) in case.tenants.items():
         quotas = [(scope, name, n) for tenant, scope, name, n in case.quotas if tenant == number]
-        world.add_tenant(Tenant(number, str(number), "all", cap=cap), quotas)
+        world.add_tenant(Tenant(number, str(number), "all", cap=cap, weight=weight), quotas)
     for number, (owner, run_cap) in case.runs.items():
         world.add_run(world.tenants[owner], run_cap, number)
     world.estimates |= case.estimates
     world.pause([(scope, key, "operator", "test") for scope, key in case.pauses])
     world.stand(beyond=case.beyond)
-    world.ramps = [(scope, key, -ago_s) for scope, key, ago_s in case.ramps]
-    world.seen = {pool: Seen(*seen) for pool, seen in case.seen.items()}
+    world.ramps = [(scope, key, now_s - ago_s) for scope, key, ago_s in case.ramps]
+    remember(world, case, at_s - case.written_ago_s)
     for lease in case.leases:
-        world.hold(_lease(world, lease))
-    for one in case.flows:
+        hold(world, lease, at_s)
+    for one in sorted(case.flows, key=lambda flow: flow.id):
         run = world.runs.get(one.run)
-        key = (one.priority, one.tenant, one.run, one.signature)
-        flow = Flow(one.id, key, one.rank, case.tenants[one.tenant], run.fanout_cap if run else None)
+        flow = Flow(one.id, (one.priority, one.tenant, one.run, one.signature))
         world.flows[one.pool].insert(flow)
-        for task, kind, single, lost_starts in one.heads:
+        world.lines[one.pool].add(flow.facts, at_s - one.heads[0][-1] if one.heads else now_s)
+        for task, kind, single, lost_starts, ago_s in one.heads:
             tenant = world.tenants[one.tenant]
             world.tasks[task] = Task(task, tenant, run, kind, one.pool, one.priority, one.signature, 0.0, 0.0)
-            flow.add(Head(task, kind, single, lost_starts))
-    return world
+            flow.add(Head(task, kind, single, lost_starts, at_s - ago_s))
+    world.now_s = now_s
+    return world.tick()
 
 
-def _lease(world: World, case: LeaseCase) -> Lease:
+def remember(world: World, case: Case, at_s: float) -> None:
+    for pool, line in world.lines.items():
+        line.load(
+            [ClockRow(*clock[1:], at_s) for clock in case.clocks if clock[0] == pool],
+            [CreditRow(*credit[1:], at_s) for credit in case.credits if credit[0] == pool],
+        )
+        line.bundled = case.bundled.get(pool, False)
+
+
+def hold(world: World, case: LeaseCase, at_s: float) -> None:
     tenant, run = world.tenants[case.tenant], world.runs.get(case.run)
-    flow = FlowFacts(
-        id=0,
-        priority=2,
-        tenant=case.tenant,
-        run=case.run,
-        signature=case.signature,
-        rank=0.0,
-        tenant_cap=tenant.cap,
-        run_cap=run.fanout_cap if run else None,
-        heads=(),
-        needs=needs(case.signature),
+    flow = FlowFacts(id=0, priority=case.priority, tenant=case.tenant, run=case.run, signature=case.signature)
+    members = [
+        Task(task, tenant, run, "noop", case.pool, case.priority, case.signature, 0.0, 0.0) for task in case.members
+    ]
+    n = max(1, len(members))
+    world.now_s = at_s - case.ago_s
+    lease = Lease(
+        case.id,
+        case.pool,
+        case.via,
+        tenant,
+        run,
+        case.priority,
+        case.signature,
+        members,
+        n,
+        flow,
+        world.now_s,
+        case.lane,
+        n * case.est_s,
+        case.cost,
     )
-    members = [Task(task, tenant, run, "noop", case.pool, 2, case.signature, 0.0, 0.0) for task in case.members]
-    return Lease(case.id, case.pool, case.via, tenant, run, 2, case.signature, members, len(members), flow, 0.0)
+    world.hold(lease)
+    world.claim(lease)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_store_and_simulator_make_the_same_plans(stage: Stage, batch: int) -> None:
+    stage.connection.execute("UPDATE leader SET until = 'epoch'")
     for number in range(batch * CASES // BATCHES, (batch + 1) * CASES // BATCHES):
         case = make(number)
-        expected = plans_of_the_store(stage.connection, case)
-        found = [(tick.pool, tick.decided.plans, tick.decided.empty) for tick in world_of(case).tick()]
+        expected, at_s, now_s = plans_of_the_store(stage.connection, case)
+        found = [decided(tick.plan) for tick in ticks_of_the_world(case, at_s, now_s)]
         assert found == expected, f"snapshot {number}"
 
 
 def test_the_snapshots_say_something() -> None:
     registry.discover(*settings.HARNESS_TASK_PACKAGES)
-    plans = [tick.decided.plans for number in range(CASES) for tick in world_of(make(number)).tick()]
-    reasons = Counter(reason.partition(":")[0] for pages in plans for page in pages for reason in page.held.values())
-    assert {"slots", "tenant_cap", "run_cap", "quota", "resource", "quarantine", "ramp"} <= set(reasons)
-    assert sum(len(pages) > 1 for pages in plans) > 20
-    assert sum(any(page.picks for page in pages) for pages in plans) > CASES / 2
-    assert any(len(pick.tasks) > 1 for pages in plans for page in pages for pick in page.picks)
-    assert any(pick.quarantine for pages in plans for page in pages for pick in page.picks)
+    now_s = 1_800_000_000.0
+    plans = [tick.plan for number in range(CASES) for tick in ticks_of_the_world(make(number), now_s, now_s + 1.0)]
+    reasons = Counter(reason.partition(":")[0] for plan in plans for reason in plan.held.values())
+    assert {"slots", "run_cap", "quota", "resource", "quarantine", "ramp"} <= set(reasons)
+    picks = [pick for plan in plans for pick in plan.picks]
+    assert sum(bool(plan.picks) for plan in plans) > CASES / 2
+    assert sum(bool(plan.empty) for plan in plans) > CASES / 10
+    assert {pick.lane for pick in picks} == {0, 1, 2, 3, 4}
+    assert any(len(pick.tasks) > 1 for pick in picks)
+    assert any(pick.quarantine for pick in picks)
+    assert any(pick.cost > 1.0 for pick in picks)

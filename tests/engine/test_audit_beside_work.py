@@ -223,6 +223,7 @@ def test_the_auditor_beside_a_busy_stage_finds_nothing(stage: Stage, seed: int) 
         stage.memory.deleted = [(0.0, looked, key) for _, looked, key in stage.memory.deleted]
         stage.tick()
         transitions.hand_back_unclaimed(connection, older_than_s=0)
+        stage.fold()
         at_rest = Auditor(topology=settings.HARNESS_TOPOLOGY, alerts=Alerts())
         at_rest.look(connection, now_s=0.0)
         left = [(one.rule, one.subject, one.facts) for one in at_rest.confirm(connection, now_s=100.0)]

@@ -4,6 +4,7 @@ import pytest
 
 from harness.policy.errors import Unavailable
 from harness.store import sessions
+from harness.store.snapshot import FLOWS_AT_ONCE
 from tests.stage import Stage
 
 
@@ -78,19 +79,42 @@ def test_a_pause_is_obeyed_at_the_next_look(stage: Stage, scope: str, key: str, 
     assert len(stage.tick()) == left
 
 
-def test_five_thousand_blocked_flows_ranked_first_do_not_hide_the_runnable_one(stage: Stage) -> None:
-    stage.add_session({"db": 1})
+def add_blocked_flows(stage: Stage, number: int) -> None:
+    """Tenants that may have nothing in flight, with a task each."""
     stage.connection.execute(
-        "WITH t AS (INSERT INTO tenant (name, cap) SELECT 'b' || i, 0 FROM generate_series(1, 5000) i RETURNING id) "
-        "INSERT INTO flow (pool, priority, tenant_id, run_id, signature, rank) SELECT 'db', 1, id, 0, '', -2e9 FROM t"
+        "WITH t AS (INSERT INTO tenant (name, cap) SELECT 'b' || i, 0 FROM generate_series(1, %s) i RETURNING id) "
+        "INSERT INTO flow (pool, priority, tenant_id, run_id, signature) SELECT 'db', 1, id, 0, '' FROM t",
+        (number,),
     )
     stage.connection.execute(
         "INSERT INTO task (tenant_id, kind, version, pool, priority, state, ready) "
         "SELECT tenant_id, 'noop.single', 1, 'db', 1, 'queued', true FROM flow"
     )
+
+
+def test_five_thousand_blocked_flows_ranked_first_do_not_hide_the_runnable_one(stage: Stage) -> None:
+    stage.add_session({"db": 1})
+    add_blocked_flows(stage, 5000)
     (last,) = stage.submit(priority=1)
+    stage.connection.execute(  # so that its tenant stands behind all others
+        "INSERT INTO clock (pool, priority, tenant_id, run_id, v, at_s) VALUES ('db', 1, %s, 0, 1e6, 0)",
+        (stage.tenant,),
+    )
+    stage.lead()
     assert len(stage.tick()) == 1
     assert stage.one("SELECT task_id FROM lease_member") == last
+
+
+def test_five_thousand_new_flows_are_learnt_without_a_pause(stage: Stage) -> None:
+    stage.add_session({"db": 1})
+    add_blocked_flows(stage, 5000)
+    (last,) = stage.submit(priority=1)
+    ticks = 1
+    while not stage.tick():
+        assert stage.memory.more, "the next tick would wait"
+        ticks += 1
+    assert stage.one("SELECT task_id FROM lease_member") == last
+    assert ticks <= 5000 / FLOWS_AT_ONCE + 1
 
 
 def test_when_the_broker_is_away_the_leases_go_back_at_once(stage: Stage) -> None:

@@ -20,7 +20,7 @@ from harness.policy.errors import Conflict, Invalid, NotFound
 from harness.policy.holds import PEOPLE, WISHES
 from harness.policy.lifecycle import TERMINAL, Event, State
 from harness.policy.verbs import Asked, Stand
-from harness.store import snapshot, transitions
+from harness.store import flows, transitions
 from harness.store.backlog import insert_run
 from tests.flows import orphans
 from tests.stage import Stage
@@ -80,7 +80,7 @@ def test_each_verb_does_what_the_table_says_in_each_state_or_refuses_and_never_h
         def check(stand: Stand, name: str, by_tenant: bool, priority: int) -> None:
             (task,) = stage.submit()
             put(owner, task, stand)
-            snapshot.scan_flows(stage.connection)  # `put` has moved it to another flow
+            flows.scan(stage.connection)  # `put` has moved it to another flow
             before = stage.row(task)
             asked = Asked(hold=operate.hold_of(stage.tenant if by_tenant else None), priority=priority)
             expected = operate.VERBS[name].decide(stand, asked)
@@ -385,7 +385,7 @@ def test_a_bulk_verb_over_a_hundred_thousand_tasks_keeps_no_release_waiting(stag
         "SELECT %s, 'noop.single', 1, 'db', 3, 'queued', true FROM generate_series(1, 100000)",
         (stage.tenant,),
     )
-    snapshot.scan_flows(stage.connection)
+    flows.scan(stage.connection)
     seen = operate.preview(stage.connection, "pause", operate.Filter(pool="db"), tenant=None)
     assert (seen.matching, seen.more) == (100_000, False)
     result: list[operate.Tally] = []

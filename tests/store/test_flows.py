@@ -4,8 +4,7 @@ import threading
 import uuid
 
 from harness.engine import dispatch
-from harness.policy.look import START, Asked, Blocked
-from harness.store import snapshot, transitions
+from harness.store import flows, snapshot, transitions
 from harness.store.transitions import NewTask
 from tests.flows import orphans
 from tests.stage import Stage
@@ -14,23 +13,17 @@ from tests.stage import Stage
 def test_a_flow_deleted_while_a_task_is_being_submitted_into_it_comes_back(stage: Stage) -> None:
     stage.submit()
     stage.connection.execute("UPDATE task SET ready = false")
-    (flow,) = [
-        row.id
-        for row in snapshot.flows(
-            stage.connection,
-            Asked(pool="db", after=START, blocked=Blocked(), flows=10, heads=1, rows=10),
-        )
-    ]
+    (flow,) = [known.flow.id for known in snapshot.in_use(stage.connection).flows]
     assert stage.epoch is not None
     with stage.open() as submitter, submitter.transaction():
         task = NewTask(
             kind="noop.single", version=1, pool="db", priority=2, signature="", input="{}", public_id=uuid.uuid4()
         )
         transitions.submit(submitter, [task], tenant=stage.tenant, actor="test")  # sees the flow, inserts none
-        keys = snapshot.delete_empty_flows(stage.connection, [flow], epoch=stage.epoch)
-        assert len(keys) == 1
+        (key,) = flows.delete_empty(stage.connection, [flow], epoch=stage.epoch).values()
+        assert key is not None
     assert orphans(stage) == 1
-    assert snapshot.restore_flows(stage.connection, keys) == 1
+    assert flows.restore(stage.connection, [key]) == 1
     assert orphans(stage) == 0
 
 
@@ -65,7 +58,7 @@ def test_submitters_and_a_dispatcher_that_deletes_flows_lose_no_task(stage: Stag
     with stage.process(session) as process:
         while any(thread.is_alive() for thread in threads):
             stage.run_all(process)
-        snapshot.scan_flows(stage.connection)
+        flows.scan(stage.connection)
         stage.run_all(process)
     assert len(submitted) == 180
     assert stage.one("SELECT count(*) FROM task WHERE state = 'succeeded'") == 180
@@ -77,5 +70,6 @@ def test_a_new_leader_finds_every_flow(stage: Stage) -> None:
         stage.submit(n=2, priority=0, tenant=stage.tenant)
     stage.connection.execute("DELETE FROM flow")
     assert orphans(stage) > 0
-    dispatch.begin(stage.connection)
+    assert stage.epoch is not None
+    dispatch.begin(stage.connection, epoch=stage.epoch)
     assert orphans(stage) == 0

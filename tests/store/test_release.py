@@ -7,7 +7,8 @@ import psycopg
 import pytest
 
 from harness.store import transitions
-from harness.store.transitions import NewLease
+from harness.store.clocks import Moved
+from tests.leases import new_lease
 from tests.places import places_of
 from tests.stage import Stage, wait_until
 from tests.store.plans import plan_of
@@ -102,23 +103,13 @@ def while_waiting(
 def release(stage: Stage, tasks: Sequence[int], places: Sequence[str]) -> list[int]:
     """Release these tasks on one lease, as the dispatcher would. Returns the lease's members, in order."""
     assert stage.epoch is not None
-    lease = NewLease(
-        token=7,
-        pool="db",
-        via=None,
-        tenant=stage.tenant,
-        run=0,
-        priority=2,
-        kind="noop.single",
-        signature="",
-        est_s=1.0,
-        timeout_s=60.0,
-        tasks=tuple(tasks),
-        places=tuple(places),
-    )
-    made = transitions.release(stage.connection, [lease], epoch=stage.epoch, served_flows=[])
+    if not stage.one("SELECT count(*) FROM worker_session"):
+        stage.add_session()
+    lease = new_lease(stage, tasks, places=tuple(places))
+    done = transitions.release(stage.connection, [lease], Moved(), capacities={}, epoch=stage.epoch)
+    made = [number for number, _ in done.made.values()]
     rows = stage.connection.execute(
-        "SELECT task_id FROM lease_member WHERE lease_id = ANY(%s) ORDER BY ordinal", (list(made.values()),)
+        "SELECT task_id FROM lease_member WHERE lease_id = ANY(%s) ORDER BY ordinal", (made,)
     )
     return [row[0] for row in rows]
 

@@ -16,8 +16,10 @@ import psycopg
 import pytest
 
 from harness.kinds import registry
+from harness.policy.lanes import NO_LANE
 from harness.store import transitions
 from harness.store.broker import Broker
+from harness.store.clocks import Moved
 from harness.store.database import Connection, connect
 from harness.store.message import Message
 from tests.places import places_of
@@ -125,17 +127,27 @@ class Floor:
             tenant=1,
             run=0,
             priority=1,
+            lane=NO_LANE,
             kind=kind,
             signature=found.signature,
             est_s=found.est_s,
+            cost=1.0,
             timeout_s=timeout_s or found.timeout_s,
             tasks=tasks,
             places=places_of(self.db, tasks),
         )
         epoch = self.db.execute("SELECT epoch FROM leader").fetchone()
         assert epoch is not None
-        made = transitions.release(self.db, [lease], epoch=epoch[0], served_flows=[])
-        return made[self.token], self.token
+        capacities = dict.fromkeys(found.resources, 100)
+        with self.db.transaction():  # with slots for whatever a test wants to send, also too much
+            self.db.execute(
+                "INSERT INTO worker_session (uuid, host, pid, pools, kinds, connections) "
+                "VALUES (gen_random_uuid(), 'nowhere', 0, %s, '{}', 0)",
+                (json.dumps({found.pool: 1000}),),
+            )
+            done = transitions.release(self.db, [lease], Moved(), capacities=capacities, epoch=epoch[0])
+            self.db.execute("DELETE FROM worker_session WHERE host = 'nowhere'")
+        return done.made[self.token][0], self.token
 
     def send(self, queue: str, kind: str, lease: int, token: int, *, timeout_s: float | None = None) -> None:
         broker = Broker(self.environment["BROKER_URL"])

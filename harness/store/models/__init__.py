@@ -10,7 +10,16 @@ from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Override, Pause
 from harness.store.models.people import Person, SentForm
 from harness.store.models.schedules import Schedule, TaskTerm
-from harness.store.models.slots import Charge, Estimate, Flow, Lease, LeaseMember, WorkerSession
+from harness.store.models.slots import (
+    Charge,
+    ClassCredit,
+    Clock,
+    Estimate,
+    Flow,
+    Lease,
+    LeaseMember,
+    WorkerSession,
+)
 from harness.store.models.tenancy import ApiKey, Idempotency, Quota, Tenant
 from harness.store.models.work import Attempt, Run, Step, Task, TaskBody, TraceEvent
 
@@ -23,6 +32,8 @@ __all__ = [
     "Budget",
     "Charge",
     "Chunk",
+    "ClassCredit",
+    "Clock",
     "Document",
     "Estimate",
     "Flow",

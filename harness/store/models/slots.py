@@ -1,15 +1,19 @@
-"""What the dispatcher and the workers share: leases, worker sessions, flows, charges and estimates."""
+"""What the dispatcher and the workers share: leases, worker sessions, flows, clocks, charges and estimates."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models.expressions import RawSQL
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from harness.store.models.references import one, to
 
 
 class Lease(models.Model):
-    """One slot, taken. In flight = live lease rows, counted. `via`: the pool whose workers run it, if not its own."""
+    """One slot, taken. In flight = live lease rows, counted. `via`: the pool whose workers run it, if not its own.
+
+    `est_s`, of each member, times `cost` is what was charged for it at release; `lane`: which credit it was taken from
+    (policy.lanes).
+    """
 
     id = models.BigAutoField(primary_key=True)
     token = models.BigIntegerField()
@@ -21,6 +25,8 @@ class Lease(models.Model):
     kind = models.TextField()
     signature = models.TextField(db_default="")
     est_s = models.FloatField()
+    lane = models.SmallIntegerField(db_default=1)
+    cost = models.FloatField(db_default=1.0)
     n = models.IntegerField()
     timeout_s = models.FloatField()
     session = models.UUIDField(null=True)
@@ -72,8 +78,7 @@ class WorkerSession(models.Model):
 class Flow(models.Model):
     """Where ready tasks are. Inserted by whatever makes one ready; changed and deleted by the dispatcher alone.
 
-    `rank`: smaller goes first among flows of one pool and priority: when it was last served, in epoch seconds; a flow
-    that never was comes before all that were, by age.
+    `known`: the leader has it in its line; a new one is found by the index that holds only the others.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -82,7 +87,7 @@ class Flow(models.Model):
     tenant = to("store.Tenant")
     run_id = models.BigIntegerField()
     signature = models.TextField()
-    rank = models.FloatField(db_default=RawSQL("extract(epoch from clock_timestamp()) - 1e9", ()))
+    known = models.BooleanField(db_default=False)
 
     class Meta:
         db_table = "flow"
@@ -90,20 +95,69 @@ class Flow(models.Model):
             models.UniqueConstraint(fields=("pool", "priority", "tenant", "run_id", "signature"), name="flow_once"),
         )
         # Without the id: an index that ends in it would be taken for a look-up by id while the table is small.
-        indexes = (models.Index(fields=("pool", "priority", "rank"), name="flow_in_order"),)
+        indexes = (models.Index(fields=("pool",), name="flow_unknown", condition=Q(known=False)),)
+
+
+class Clock(models.Model):
+    """How much service a tenant (run 0) or a run of it has had in a pool and priority: virtual time `v`.
+
+    `g`: what its single tasks have had before its runs; `at_s`: when it was last charged (the server's epoch seconds).
+    Only the leader writes it, with the commit that moves it.
+    """
+
+    pk = models.CompositePrimaryKey("pool", "priority", "tenant_id", "run_id")
+    pool = models.TextField()
+    priority = models.SmallIntegerField()
+    tenant = to("store.Tenant")
+    run_id = models.BigIntegerField()
+    v = models.FloatField()
+    g = models.FloatField(db_default=0.0)
+    at_s = models.FloatField()
+
+    class Meta:
+        db_table = "clock"
+
+
+class ClassCredit(models.Model):
+    """What a lane of a pool may still take, in slot-seconds at `at_s`; `v`: the virtual time of the lane's class.
+
+    `est_s` (of the class), `mean_s` and `square_s` (of the pool) are moving means of what tasks took. Only the leader
+    writes it, with the commit that moves it.
+    """
+
+    pk = models.CompositePrimaryKey("pool", "lane")
+    pool = models.TextField()
+    lane = models.SmallIntegerField()
+    credit_s = models.FloatField()
+    est_s = models.FloatField(null=True)
+    mean_s = models.FloatField(null=True)
+    square_s = models.FloatField(null=True)
+    v = models.FloatField(db_default=0.0)
+    at_s = models.FloatField()
+
+    class Meta:
+        db_table = "class_credit"
 
 
 class Charge(models.Model):
-    """What one flush of settles used; the leader folds it into estimates (and, later, clocks) and deletes it."""
+    """What ended, or was taken back, on a lease; the leader moves the clocks by it and deletes it, in one commit.
+
+    `n`: tasks that ended with a measured time, `slot_s` in all. `owed_s`: cost beyond what was charged at release
+    (below 0: less); `cost_s`: all that it cost.
+    """
 
     id = models.BigAutoField(primary_key=True)
     lease = to("store.Lease")
     pool = models.TextField()
+    priority = models.SmallIntegerField(db_default=2)
+    lane = models.SmallIntegerField(db_default=1)
     tenant = to("store.Tenant")
     run_id = models.BigIntegerField()
     kind = models.TextField()
     n = models.IntegerField()
     slot_s = models.FloatField()
+    owed_s = models.FloatField(db_default=0.0)
+    cost_s = models.FloatField(db_default=0.0)
 
     class Meta:
         db_table = "charge"

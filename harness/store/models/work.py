@@ -50,13 +50,18 @@ class Run(models.Model):
     class Meta:
         db_table = "run"
         indexes = (models.Index(fields=("tenant", "id"), name="run_of_tenant"),)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(fanout_cap__isnull=True) | Q(fanout_cap__gte=0), name="run_fanout_cap_from_0"
+            ),
+        )
 
 
 class Task(models.Model):
     """One piece of work. `ready`: the dispatcher may release it now; `release_no`: the fence, +1 at each release.
 
     `token_epoch`: +1 when it is sent again with another input, and its idempotency token with it; `dead_at`: when it
-    became a dead letter.
+    became a dead letter; `ready_at`: since when it may run, if not since it was submitted.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -83,6 +88,7 @@ class Task(models.Model):
     deadline = models.DateTimeField(null=True)
     event_no = models.IntegerField(db_default=1)
     created_at = models.DateTimeField(db_default=Now())
+    ready_at = models.DateTimeField(null=True)
     first_claimed_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     token_epoch = models.IntegerField(db_default=0)

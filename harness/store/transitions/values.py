@@ -31,7 +31,10 @@ class NewTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewLease:
-    """One slot to take: the tasks (ids) that run on it, one after the other, and where their rows lie. In seconds."""
+    """One slot to take: the tasks (ids) that run on it, one after the other, and where their rows lie. In seconds.
+
+    `est_s` of each of them, times `cost`, is what was charged for it; `lane`: who paid (policy.lanes).
+    """
 
     token: int
     pool: str
@@ -39,12 +42,22 @@ class NewLease:
     tenant: int
     run: int
     priority: int
+    lane: int
     kind: str
     signature: str
     est_s: float
+    cost: float
     timeout_s: float
     tasks: tuple[int, ...]
     places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What a commit made: (lease id, members) by token. `refused`: by token, the cap that a lease would have passed."""
+
+    made: Mapping[int, tuple[int, int]]
+    refused: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)

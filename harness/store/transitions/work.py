@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from harness.policy.dispatch import LOST_STARTS_QUARANTINE
+from harness.policy.heads import LOST_STARTS_QUARANTINE
 from harness.policy.lifecycle import TABLE, Event
 from harness.store import sql
+from harness.store.clocks import Moved
 from harness.store.database import Connection
-from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome
+from harness.store.sessions import DEAD_AFTER_S
+from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome, Released
 
 
 def submit(
@@ -35,14 +37,27 @@ def submit(
 
 
 def release(
-    connection: Connection, leases: Sequence[NewLease], *, epoch: int, served_flows: Sequence[int]
-) -> dict[int, int]:
-    """Commit a plan under the leader's epoch. Returns {token: lease id} of the leases made (none if deposed)."""
+    connection: Connection, leases: Sequence[NewLease], moved: Moved, *, capacities: Mapping[str, int], epoch: int
+) -> Released:
+    """Commit a plan, and what it moved, under the leader's epoch (else nothing). `capacities`: of resources, by name.
+
+    A lease that is in neither part of the answer was not made: its tasks were no longer to be had.
+    """
     rows = json.dumps([{name: getattr(lease, name) for name in NewLease.__slots__} for lease in leases])
-    cursor = connection.execute(
-        sql.load("transitions/release"), {"epoch": epoch, "leases": rows, "flows": list(served_flows)}
-    )
-    return {token: lease for lease, token in cursor}
+    parameters = moved.parameters() | {
+        "epoch": epoch,
+        "leases": rows,
+        "capacities": json.dumps(dict(capacities)),
+        "dead_after_s": DEAD_AFTER_S,
+    }
+    made: dict[int, tuple[int, int]] = {}
+    refused: dict[int, str] = {}
+    for token, lease, n, passes in connection.execute(sql.load("transitions/release"), parameters):
+        if passes is None:
+            made[token] = (lease, n)
+        else:
+            refused[token] = passes
+    return Released(made, refused)
 
 
 def claim(

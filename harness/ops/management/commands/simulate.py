@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.ops.operators import told
 from harness.sim import SCENARIOS
-from harness.sim.parse import load
+from harness.sim.parse import load_all
 from harness.sim.report import simulate
 from harness.sim.text import render
 from harness.sim.world import FIRST_COME, PLANS
@@ -33,13 +33,20 @@ class Command(BaseCommand):
         path: Path = options["scenario"]
         known = SCENARIOS / f"{path}.toml"
         with told():
-            scenario = load(known if not path.exists() and known.exists() else path)
+            scenarios = load_all(known if not path.exists() and known.exists() else path)
             if options["plan"]:
-                scenario = replace(scenario, plan=options["plan"])
-            report = simulate(scenario, seed=options["seed"])
+                scenarios = [replace(scenario, plan=options["plan"]) for scenario in scenarios]
+            reports = []
+            for scenario in scenarios:
+                reports.append(simulate(scenario, seed=options["seed"]))
+                if not options["json"]:
+                    self.stdout.write(render(reports[-1].figures) + "\n")
         if options["json"]:
-            self.stdout.write(json.dumps(report.figures | {"missed": report.missed}, indent=1))
-        else:
-            self.stdout.write(render(report.figures))
-        if report.missed:
-            raise CommandError("\n".join(("missed:", *(f"  {one}" for one in report.missed))))
+            every = [report.figures | {"missed": report.missed} for report in reports]
+            self.stdout.write(json.dumps(every[0] if len(every) == 1 else every, indent=1))
+        many = len(reports) > 1
+        missed = [
+            f"  {report.figures['title']}: {one}" if many else f"  {one}" for report in reports for one in report.missed
+        ]
+        if missed:
+            raise CommandError("\n".join(("missed:", *missed)))

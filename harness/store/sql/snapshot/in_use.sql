@@ -1,22 +1,43 @@
--- What a tick begins with, in one trip: the slots of live, undrained sessions; what is in flight (leases counted as slots,
--- members as tasks; zombies count until they end); and which pools have a flow at all.
--- Returns: 'slots', pool, number | 'flight', pool, leases, via, tenant, run, signature, members, tenant cap, run cap |
--- 'flows', pool. Needs: nothing on worker_session and lease (few rows); lease_member_of_lease, tenant_pkey, run_pkey,
--- flow_in_order. Parameters: dead_after_s, pools.
-SELECT 'slots' AS what, pool.key AS pool, sum(pool.value::integer)::integer AS n, NULL::text AS via, NULL::integer AS tenant,
-       NULL::bigint AS run, NULL::text AS signature, NULL::integer AS members, NULL::integer AS tenant_cap,
-       NULL::integer AS run_cap
+-- What a tick begins with, in one trip and one snapshot: the time; the slots of live, undrained sessions; what is in flight
+-- (leases counted as slots, members as tasks; zombies count until they end); charges of what ended; flows that are new.
+-- A lease and the charge of its end are never both seen, and never neither: what it overran is always counted once.
+-- Returns: 'now', null.., epoch s | 'slots', pool, number | 'flight', pool, leases, via, tenant, run, signature, members,
+-- priority, lane, null, overrun_s (times cost), cost, null, estimated ends (epoch s; only where resources are held) |
+-- 'charge', pool, tasks, null, tenant, run, kind, null, priority, lane, id, slot_s, owed_s, cost_s |
+-- 'flow', pool, tenant cap, null, tenant, run, signature, run cap, priority, null, id, weight.
+-- Needs: nothing on worker_session and lease (few rows); lease_member_of_lease (of bundles only), charge_pkey, flow_unknown,
+-- tenant_pkey, run_pkey. Parameters: dead_after_s; charged (charges up to this id are left out), charges, flows (most).
+WITH held AS MATERIALIZED (
+    SELECT pool, via, tenant_id, run_id, signature, priority, lane, cost,
+           CASE WHEN n = 1 THEN 1
+                ELSE greatest((SELECT count(*) FROM lease_member WHERE lease_id = lease.id), 1) END AS members,
+           extract(epoch FROM released_at)::double precision + n * est_s AS ends_s,
+           -- What a zombie's tasks took is charged; since then it only holds the slot.
+           greatest(0, extract(epoch FROM statement_timestamp())::double precision
+                       - extract(epoch FROM coalesce(zombie_since, claimed_at))::double precision
+                       - CASE WHEN zombie_since IS NULL THEN n * est_s ELSE 0 END) * cost AS overrun_s
+    FROM lease
+)
+SELECT 'now' AS what, NULL::text AS pool, NULL::integer AS n, NULL::text AS via, NULL::integer AS tenant,
+       NULL::bigint AS run, NULL::text AS signature, NULL::integer AS members, NULL::smallint AS priority,
+       NULL::smallint AS lane, NULL::bigint AS id, extract(epoch FROM statement_timestamp())::double precision AS x,
+       NULL::double precision AS y, NULL::double precision AS z, NULL::double precision[] AS ends
+UNION ALL
+SELECT 'slots', pool.key, sum(pool.value::integer)::integer, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL
 FROM worker_session s CROSS JOIN LATERAL jsonb_each_text(s.pools) AS pool(key, value)
 WHERE s.ended_at IS NULL AND NOT s.draining AND s.beat_at > clock_timestamp() - make_interval(secs => %(dead_after_s)s)
 GROUP BY pool.key
 UNION ALL
-SELECT 'flight', l.pool, count(*)::integer, l.via, l.tenant_id, l.run_id, l.signature, sum(greatest(m.n, 1))::integer,
-       min(tenant.cap), min(run.fanout_cap)
-FROM lease l
-CROSS JOIN LATERAL (SELECT count(*) AS n FROM lease_member WHERE lease_id = l.id) m
-JOIN tenant ON tenant.id = l.tenant_id
-LEFT JOIN run ON run.id = l.run_id
-GROUP BY l.pool, l.via, l.tenant_id, l.run_id, l.signature
+SELECT 'flight', pool, count(*)::integer, via, tenant_id, run_id, signature, sum(members)::integer, priority, lane, NULL,
+       sum(overrun_s), sum(cost), NULL, array_agg(ends_s) FILTER (WHERE signature <> '')
+FROM held GROUP BY pool, via, tenant_id, run_id, signature, priority, lane
 UNION ALL
-SELECT 'flows', p.name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-FROM unnest(%(pools)s::text[]) AS p(name) WHERE EXISTS (SELECT FROM flow WHERE flow.pool = p.name)
+(SELECT 'charge', pool, n, NULL, tenant_id, run_id, kind, NULL, priority, lane, id, slot_s, owed_s, cost_s, NULL
+ FROM charge WHERE id > %(charged)s ORDER BY id LIMIT %(charges)s)
+UNION ALL
+SELECT 'flow', f.pool, tenant.cap, NULL, f.tenant_id, f.run_id, f.signature, run.fanout_cap, f.priority, NULL, f.id,
+       tenant.weight, NULL, NULL, NULL
+FROM (SELECT * FROM flow WHERE NOT known LIMIT %(flows)s) f
+JOIN tenant ON tenant.id = f.tenant_id
+LEFT JOIN run ON run.id = f.run_id

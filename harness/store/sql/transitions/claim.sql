@@ -42,7 +42,13 @@ e AS (
     FROM t
 ),
 gone AS (
-    DELETE FROM lease_member USING t WHERE t.late AND lease_member.task_id = t.id
+    DELETE FROM lease_member USING t WHERE t.late AND lease_member.task_id = t.id RETURNING lease_member.lease_id
+),
+c AS (
+    -- It never ran: what was charged for it at release is given back.
+    INSERT INTO charge (lease_id, pool, priority, lane, tenant_id, run_id, kind, n, slot_s, owed_s)
+    SELECT l.id, l.pool, l.priority, l.lane, l.tenant_id, l.run_id, l.kind, 0, 0, -m.n * l.est_s * l.cost
+    FROM (SELECT lease_id, count(*) AS n FROM gone GROUP BY lease_id) m JOIN lease l ON l.id = m.lease_id
 )
 SELECT t.lease_id, t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used,
        t.postponements, t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision,

@@ -1,9 +1,10 @@
--- Take back leases that nobody claimed in time, or that could not be published: the tasks are ready again.
+-- Take back leases that nobody claimed in time, or that could not be published: the tasks are ready again, and what was
+-- charged for them at release is given back.
 -- A lease that somebody has locked, itself or a task of it, is for the next round.
 -- Returns: task id. Needs: lease_pkey (a scan: few rows), lease_member_of_lease, lease_member_pkey, task_pkey.
 -- Locks: leases by id, then tasks by id. Parameters: leases (ids, or null: those older than older_than_s), older_than_s, limit.
 WITH l AS MATERIALIZED (
-    SELECT id FROM lease
+    SELECT id, pool, priority, lane, tenant_id, run_id, kind, est_s, cost FROM lease
     WHERE claimed_at IS NULL AND (
         (%(leases)s::bigint[] IS NULL AND released_at < clock_timestamp() - make_interval(secs => %(older_than_s)s))
         OR id = ANY(%(leases)s::bigint[]))
@@ -22,7 +23,7 @@ busy AS MATERIALIZED (
         AND state IN ('queued', 'waiting_approval'))) AS leases
 ),
 free AS MATERIALIZED (
-    SELECT l.id FROM l CROSS JOIN busy WHERE NOT l.id = ANY(busy.leases)
+    SELECT l.* FROM l CROSS JOIN busy WHERE NOT l.id = ANY(busy.leases)
 ),
 m AS (
     DELETE FROM lease_member USING tried, free
@@ -36,6 +37,12 @@ f AS (
     INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
     SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t
     ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+),
+c AS (
+    INSERT INTO charge (lease_id, pool, priority, lane, tenant_id, run_id, kind, n, slot_s, owed_s)
+    SELECT id, pool, priority, lane, tenant_id, run_id, kind, 0, 0,
+           -(SELECT count(*) FROM tried WHERE tried.lease_id = free.id) * est_s * cost
+    FROM free
 ),
 z AS (
     DELETE FROM lease USING free WHERE lease.id = free.id

@@ -1,4 +1,5 @@
--- Take back the tasks of leases whose worker is gone (a session that ended, or a prefork child that died).
+-- Take back the tasks of leases whose worker is gone (a session that ended, or a prefork child that died). What a lease held
+-- until now is charged for, up to its time limit; it says nothing about how long a task takes (n = 0).
 -- Singly released and lost: lost_starts + 1; a bundle charges nobody and comes back singly. A loss in quarantine buries:
 -- that of its process at once, that of the whole worker (which may have died of something else) the second time.
 -- A lease that somebody has locked, itself or a task of it, is for the next round: it must not hold up the others.
@@ -11,7 +12,9 @@
 -- Parameters: session (or null: all that ended), dead_pids (of that session), limit, max_attempts (jsonb: kind -> number),
 -- retry_delay_s, quarantined_at (lost starts that lead to quarantine), actor.
 WITH l AS MATERIALIZED (
-    SELECT id, pool, via, tenant_id, run_id, kind, session, n, claimed_at, timeout_s FROM lease
+    SELECT id, pool, via, priority, lane, tenant_id, run_id, kind, session, n, est_s, cost, claimed_at, zombie_since,
+           timeout_s
+    FROM lease
     WHERE claimed_at IS NOT NULL AND (
         (%(session)s::uuid IS NULL AND EXISTS (
             SELECT FROM worker_session s WHERE s.uuid = lease.session AND s.ended_at IS NOT NULL))
@@ -97,6 +100,14 @@ f AS (
     INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
     SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t WHERE ready
     ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
+),
+c AS (
+    INSERT INTO charge (lease_id, pool, priority, lane, tenant_id, run_id, kind, n, slot_s, owed_s, cost_s)
+    SELECT id, pool, priority, lane, tenant_id, run_id, kind, 0, held_s, (held_s - members * est_s) * cost, held_s * cost
+    FROM (SELECT free.*, (SELECT count(*) FROM tried WHERE tried.lease_id = free.id) AS members,
+                 least(extract(epoch FROM clock_timestamp() - coalesce(zombie_since, claimed_at))::double precision,
+                       timeout_s) AS held_s
+          FROM free) ended
 ),
 z AS (
     DELETE FROM lease USING free WHERE lease.id = free.id

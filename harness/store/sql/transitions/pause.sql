@@ -17,6 +17,12 @@ e AS (
 m AS MATERIALIZED (
     DELETE FROM lease_member USING t WHERE lease_member.task_id = t.id RETURNING lease_member.lease_id
 ),
+c AS (
+    -- It never ran: what was charged for it at release is given back.
+    INSERT INTO charge (lease_id, pool, priority, lane, tenant_id, run_id, kind, n, slot_s, owed_s)
+    SELECT l.id, l.pool, l.priority, l.lane, l.tenant_id, l.run_id, l.kind, 0, 0, -m.n * l.est_s * l.cost
+    FROM (SELECT lease_id, count(*) AS n FROM m GROUP BY lease_id) m JOIN lease l ON l.id = m.lease_id
+),
 z AS (
     DELETE FROM lease USING (SELECT lease_id, count(*) AS n FROM m GROUP BY lease_id) m
     WHERE lease.id = m.lease_id AND (SELECT count(*) FROM lease_member o WHERE o.lease_id = m.lease_id) = m.n

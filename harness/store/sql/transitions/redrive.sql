@@ -16,7 +16,7 @@ locked AS MATERIALIZED (
 ),
 t AS (
     UPDATE task SET
-        state = 'queued', ready = true, holds = '{}', want = NULL, single = false,
+        state = 'queued', ready = true, ready_at = clock_timestamp(), holds = '{}', want = NULL, single = false,
         version = locked.version, pool = locked.pool, signature = locked.signature,
         attempts_used = 0, lost_starts = 0, postponements = 0,
         not_before = NULL, start_by = locked.start_by, deadline = NULL, first_claimed_at = NULL, finished_at = NULL,

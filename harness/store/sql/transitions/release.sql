@@ -1,25 +1,72 @@
--- Commit a plan: leases with their members, the fence (release_no) of each task, and the flows' new ranks.
+-- Commit a plan: leases with their members, the fence (release_no) of each task; and with them what the plan moved in the
+-- leader's memory: clocks and credits as they are, the charges that are in them (deleted), the flows that it now knows.
 -- A task that is no longer ready, or whose row somebody has locked, is left out: one forgotten transaction must not keep
 -- everybody waiting. So is one whose row has moved since the look: the next tick finds it at its new place. A lease
--- without members is not made. Nothing happens under another epoch.
--- Returns: lease id, token of each lease made.
+-- without members is not made, and neither is one that would pass a cap: tenants, runs, slots and resources are counted
+-- again here, with leases that are left out. Nothing happens under another epoch.
+-- Returns: token, lease id, members, null of each lease made | token, null, 0, the cap of each that would pass one.
 -- Needs: no index on task: rows are found where the look saw them (their ctid), whatever the table's size; the id says
--- that it is still the same task. Locks: leader (share), then tasks by id; the lease rows are new.
--- Parameters: epoch; leases (jsonb array of lease values, each with its token, its tasks and their places); flows
--- (served flow ids).
+-- that it is still the same task. tenant_pkey, run_pkey, lease_member_of_lease (of bundles only), clock_pkey,
+-- class_credit_pkey, charge_pkey, flow_pkey; nothing on lease and worker_session (few rows).
+-- Locks: leader (share), then tasks by id; the lease rows are new, and the others only a leader changes.
+-- Parameters: epoch; leases (jsonb array of lease values, each with its token, its tasks and their places, in order);
+-- capacities (jsonb: resource -> number); dead_after_s; clocks, credits (jsonb arrays); charges (ids); known (flow ids).
 WITH fence AS MATERIALIZED (
     SELECT FROM leader WHERE id = 1 AND epoch = %(epoch)s FOR SHARE
 ),
 p AS MATERIALIZED (
-    SELECT x.*, nextval('lease_id_seq') AS id
+    SELECT x.*, row_number() OVER () AS at, nextval('lease_id_seq') AS id
     FROM jsonb_to_recordset(%(leases)s::jsonb) AS x(
-        token bigint, pool text, via text, tenant integer, run bigint, priority smallint, kind text,
-        signature text, est_s double precision, timeout_s double precision, tasks bigint[], places tid[])
+        token bigint, pool text, via text, tenant integer, run bigint, priority smallint, lane smallint, kind text,
+        signature text, est_s double precision, cost double precision, timeout_s double precision, tasks bigint[],
+        places tid[])
     WHERE EXISTS (SELECT FROM fence)
+),
+slots AS MATERIALIZED (
+    SELECT pool.key AS pool, sum(pool.value::integer) AS n
+    FROM worker_session s CROSS JOIN LATERAL jsonb_each_text(s.pools) AS pool(key, value)
+    WHERE s.ended_at IS NULL AND NOT s.draining
+      AND s.beat_at > clock_timestamp() - make_interval(secs => %(dead_after_s)s)
+    GROUP BY pool.key
+),
+line AS MATERIALIZED (
+    -- What is held comes before all that is to be: each of these sees the sums up to itself.
+    SELECT x.*, sum(members) OVER (PARTITION BY tenant ORDER BY at) AS of_tenant,
+           sum(members) OVER (PARTITION BY run ORDER BY at) AS of_run,
+           count(*) OVER (PARTITION BY pool ORDER BY at) AS of_pool,
+           count(*) OVER (PARTITION BY via ORDER BY at) AS of_via
+    FROM (
+        SELECT NULL::bigint AS id, 0 AS at, pool, via, tenant_id AS tenant, run_id AS run, signature,
+               CASE WHEN n = 1 THEN 1
+                    ELSE greatest((SELECT count(*) FROM lease_member WHERE lease_id = lease.id), 1) END AS members
+        FROM lease
+        UNION ALL
+        SELECT id, at, pool, via, tenant, run, signature, cardinality(tasks) FROM p
+    ) x
+),
+short AS MATERIALIZED (
+    SELECT id, min(resource) AS resource
+    FROM (SELECT x.id, split_part(part, '=', 1) AS resource,
+                 sum(split_part(part, '=', 2)::integer) OVER (PARTITION BY split_part(part, '=', 1) ORDER BY x.at) AS used
+          FROM line x CROSS JOIN LATERAL string_to_table(x.signature, ',') AS part
+          WHERE x.signature <> '' AND EXISTS (SELECT FROM p WHERE signature <> '')) u
+    WHERE id IS NOT NULL AND used > coalesce((%(capacities)s::jsonb ->> resource)::integer, 0)
+    GROUP BY id
+),
+checked AS MATERIALIZED (
+    SELECT x.id,
+           CASE WHEN of_tenant > coalesce((SELECT cap FROM tenant WHERE tenant.id = x.tenant), 0) THEN 'tenant_cap'
+                WHEN x.run <> 0 AND of_run > (SELECT fanout_cap FROM run WHERE run.id = x.run) THEN 'run_cap'
+                WHEN of_pool > coalesce((SELECT n FROM slots WHERE slots.pool = x.pool), 0) THEN 'slots'
+                WHEN x.via IS NOT NULL AND of_via > coalesce((SELECT n FROM slots WHERE slots.pool = x.via), 0)
+                THEN 'quarantine'
+                ELSE 'resource:' || (SELECT resource FROM short WHERE short.id = x.id) END AS passes
+    FROM line x WHERE x.id IS NOT NULL
 ),
 want AS MATERIALIZED (
     SELECT p.id AS lease, m.task, m.place, m.ordinal
     FROM p CROSS JOIN LATERAL unnest(p.tasks, p.places) WITH ORDINALITY AS m(task, place, ordinal)
+    WHERE (SELECT passes FROM checked WHERE checked.id = p.id) IS NULL
 ),
 locked AS MATERIALIZED (
     SELECT t.place, w.lease, w.ordinal
@@ -39,15 +86,38 @@ m AS (
     SELECT id, tenant_id, lease, release_no, ordinal FROM u
 ),
 l AS (
-    INSERT INTO lease (id, token, pool, via, tenant_id, run_id, priority, kind, signature, est_s, timeout_s, n, released_at)
-    SELECT p.id, p.token, p.pool, p.via, p.tenant, p.run, p.priority, p.kind, p.signature, p.est_s, p.timeout_s,
-           counted.n, clock_timestamp()
+    INSERT INTO lease (id, token, pool, via, tenant_id, run_id, priority, lane, kind, signature, est_s, cost, timeout_s,
+                       n, released_at)
+    SELECT p.id, p.token, p.pool, p.via, p.tenant, p.run, p.priority, p.lane, p.kind, p.signature, p.est_s, p.cost,
+           p.timeout_s, counted.n, clock_timestamp()
     FROM p JOIN (SELECT lease, count(*) AS n FROM u GROUP BY lease) counted ON counted.lease = p.id
-    RETURNING id, token
+    RETURNING id, token, n
 ),
-served AS (
-    -- One time for all that this tick served: which of them is updated first means nothing, the id decides.
-    UPDATE flow SET rank = extract(epoch FROM statement_timestamp())
-    WHERE id = ANY(%(flows)s::bigint[]) AND EXISTS (SELECT FROM fence)
+clocks AS (
+    INSERT INTO clock (pool, priority, tenant_id, run_id, v, g, at_s)
+    SELECT pool, priority, tenant, run, v, g, at_s
+    FROM jsonb_to_recordset(%(clocks)s::jsonb) AS x(
+        pool text, priority smallint, tenant integer, run bigint, v double precision, g double precision,
+        at_s double precision)
+    WHERE EXISTS (SELECT FROM fence)
+    ON CONFLICT (pool, priority, tenant_id, run_id) DO UPDATE SET v = excluded.v, g = excluded.g, at_s = excluded.at_s
+),
+credits AS (
+    INSERT INTO class_credit (pool, lane, credit_s, est_s, mean_s, square_s, v, at_s)
+    SELECT pool, lane, credit_s, est_s, mean_s, square_s, v, at_s
+    FROM jsonb_to_recordset(%(credits)s::jsonb) AS x(
+        pool text, lane smallint, credit_s double precision, est_s double precision, mean_s double precision,
+        square_s double precision, v double precision, at_s double precision)
+    WHERE EXISTS (SELECT FROM fence)
+    ON CONFLICT (pool, lane) DO UPDATE SET credit_s = excluded.credit_s, est_s = excluded.est_s,
+        mean_s = excluded.mean_s, square_s = excluded.square_s, v = excluded.v, at_s = excluded.at_s
+),
+charged AS (
+    DELETE FROM charge WHERE id = ANY(%(charges)s::bigint[]) AND EXISTS (SELECT FROM fence)
+),
+k AS (
+    UPDATE flow SET known = true WHERE id = ANY(%(known)s::bigint[]) AND EXISTS (SELECT FROM fence)
 )
-SELECT id, token FROM l
+SELECT token, id, n, NULL AS passes FROM l
+UNION ALL
+SELECT p.token, NULL, 0, c.passes FROM checked c JOIN p ON p.id = c.id WHERE c.passes IS NOT NULL

@@ -1,7 +1,7 @@
 -- Try failed tasks again now. The caller holds the tasks' locks and has seen the states. Returns: task id.
 -- Needs: task_pkey. Locks: none but the caller's; new flow rows. Parameters: tasks, actor, data.
 WITH t AS (
-    UPDATE task SET state = 'queued', ready = true, not_before = NULL, event_no = event_no + 1
+    UPDATE task SET state = 'queued', ready = true, ready_at = clock_timestamp(), not_before = NULL, event_no = event_no + 1
     WHERE id = ANY(%(tasks)s::bigint[])
     RETURNING id, tenant_id, pool, priority, run_id, signature, event_no
 ),

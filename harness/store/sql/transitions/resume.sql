@@ -5,6 +5,7 @@ WITH t AS (
     UPDATE task SET
         state = CASE WHEN array_remove(holds, %(hold)s::text) = '{}' THEN 'queued' ELSE 'paused' END,
         ready = array_remove(holds, %(hold)s::text) = '{}' AND not_before IS NULL,
+        ready_at = clock_timestamp(),
         holds = array_remove(holds, %(hold)s::text),
         event_no = event_no + 1
     WHERE id = ANY(%(tasks)s::bigint[])

@@ -17,7 +17,7 @@ locked AS MATERIALIZED (
     ORDER BY t.id LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
 ),
 t AS (
-    UPDATE task SET state = 'queued', ready = true, holds = '{}', event_no = event_no + 1
+    UPDATE task SET state = 'queued', ready = true, ready_at = clock_timestamp(), holds = '{}', event_no = event_no + 1
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no
 ),

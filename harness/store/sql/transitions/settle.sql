@@ -12,7 +12,8 @@ WITH r AS MATERIALIZED (
         slot_s double precision, tokens bigint, usd double precision, data jsonb)
 ),
 l AS MATERIALIZED (
-    SELECT lease.id, lease.pool, lease.tenant_id, lease.run_id, lease.kind, q.keep
+    SELECT lease.id, lease.pool, lease.priority, lease.lane, lease.tenant_id, lease.run_id, lease.kind, lease.est_s,
+           lease.cost, q.keep
     FROM unnest(%(leases)s::bigint[], %(tokens)s::bigint[], %(keeps)s::boolean[]) AS q(id, token, keep)
     JOIN lease ON lease.id = q.id AND lease.token = q.token
     WHERE lease.session = %(session)s
@@ -74,8 +75,9 @@ f AS (
     ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
 ),
 c AS (
-    INSERT INTO charge (lease_id, pool, tenant_id, run_id, kind, n, slot_s)
-    SELECT l.id, l.pool, l.tenant_id, l.run_id, l.kind, used.n, used.slot_s
+    INSERT INTO charge (lease_id, pool, priority, lane, tenant_id, run_id, kind, n, slot_s, owed_s, cost_s)
+    SELECT l.id, l.pool, l.priority, l.lane, l.tenant_id, l.run_id, l.kind, used.n, used.slot_s,
+           (used.slot_s - used.n * l.est_s) * l.cost, used.slot_s * l.cost
     FROM l JOIN (SELECT lease, count(*) AS n, sum(slot_s) AS slot_s FROM t GROUP BY lease) used ON used.lease = l.id
 ),
 rest AS MATERIALIZED (
