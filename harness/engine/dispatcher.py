@@ -1,7 +1,8 @@
 """The dispatcher's process: lead or stand by, tick when something happened, sweep beside it.
 
 Any number run; one leads, by the epoch. The leader says that it sleeps (asks for the doorbell) except under a load so
-steady that the next tick comes anyway: then nobody has to ring. Audit and retention have their own thread.
+steady that the next tick comes anyway: then nobody has to ring. Audit and retention, and the notes on why flows wait,
+have threads of their own.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import Protocol
 
 import psycopg
 
-from harness.engine import dispatch, sweep, upkeep
+from harness.engine import dispatch, reasons, sweep, upkeep
 from harness.engine.memory import Memory
 from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
@@ -95,12 +96,14 @@ class Dispatcher:
         over = threading.Event()
         sweeper = threading.Thread(target=self._sweep, args=(epoch, over), name="sweep", daemon=True)
         keeper = threading.Thread(target=self._keep_up, args=(over,), name="upkeep", daemon=True)
+        noter = threading.Thread(target=self._note_reasons, args=(epoch, over), name="reasons", daemon=True)
         try:
             with self._open("dispatcher-listen") as listener:
                 listener.execute(f"LISTEN {CHANNEL}")
                 memory = dispatch.begin(connection, epoch=epoch)
                 sweeper.start()
                 keeper.start()
+                noter.start()
                 self._warm_broker()
                 self._ticks(connection, listener, memory, epoch)
         finally:
@@ -183,6 +186,9 @@ class Dispatcher:
             connect=lambda: self._open("dispatcher-upkeep"),
             over=over,
         )
+
+    def _note_reasons(self, epoch: int, over: threading.Event) -> None:
+        reasons.run(lambda: self._open("dispatcher-reasons"), self._topology, epoch=epoch, over=over)
 
     def _warm_broker(self) -> None:
         try:

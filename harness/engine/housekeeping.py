@@ -104,7 +104,7 @@ def delete_tenant(
 
 
 def retain(connection: Connection, *, keep_days: float, dead_keep_days: float, say: Say) -> Retained:
-    """Remove ended tasks (with body, attempts and trace), empty runs and days of the trace that are older than this.
+    """Remove ended tasks (with body, attempts and trace), empty runs, days of the trace and old notes on waits.
 
     Dead letters are kept for `dead_keep_days`, with their trace: somebody may still send them again.
     And what is over by itself: idempotency keys, artifacts, spool files of killed processes, strays of deleted tenants.
@@ -128,6 +128,8 @@ def retain(connection: Connection, *, keep_days: float, dead_keep_days: float, s
         say(f"{day} dropped")
     for rows in housekeeping.delete_orphaned_events(connection, before=before):
         done.count("event", rows)
+    for rows in housekeeping.delete_old_reasons(connection, before=before):
+        done.count("wait_reason", rows)
     # 3. What is over by itself
     for rows in housekeeping.delete_expired_keys(connection):
         done.count("idempotency", rows)
@@ -150,7 +152,7 @@ def retain_some(
     most_s: float,
     rest: Callable[[float], bool],
 ) -> Retained:
-    """The same for tasks, runs and trace, beside the work: small batches with rests, for `most_s` seconds at most.
+    """The same for tasks, runs, trace and notes, beside the work: small batches with rests, at most `most_s` seconds.
 
     `rest` waits so many seconds; true: stop now. A day of the trace is dropped only if its writers make way at once
     (the connection's lock_timeout), else at the next time. Raises: Invalid.
@@ -173,6 +175,7 @@ def retain_some(
     for steps in (
         ("run", housekeeping.delete_empty_runs(connection, before=before)),
         ("event", housekeeping.delete_orphaned_events(connection, before=before)),
+        ("wait_reason", housekeeping.delete_old_reasons(connection, before=before)),
     ):
         for rows in steps[1]:
             done.count(steps[0], rows)

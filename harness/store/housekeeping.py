@@ -222,6 +222,19 @@ def delete_empty_runs(connection: Connection, *, before: datetime) -> Iterator[i
         after = row[1]
 
 
+def delete_old_reasons(connection: Connection, *, before: datetime) -> Iterator[int]:
+    """Delete notes on why flows waited that ended before a time, a batch each time it is asked; yields how many.
+
+    The next note on a flow has their sums, so what was waited since stays exact.
+    """
+    while gone := connection.execute(
+        "DELETE FROM wait_reason WHERE id = ANY(ARRAY("
+        "SELECT id FROM wait_reason WHERE until < %s ORDER BY until LIMIT %s))",
+        (before, BATCH_ROWS),
+    ).rowcount:
+        yield gone
+
+
 def delete_expired_keys(connection: Connection) -> Iterator[int]:
     """Delete idempotency keys whose time is over, a batch each time it is asked; yields how many."""
     while gone := connection.execute(

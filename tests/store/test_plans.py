@@ -116,6 +116,60 @@ def test_a_tick_reads_no_more_with_many_finished_tasks_than_with_none(stage: Sta
     assert buffers() <= before + 4  # a level of the index may be added
 
 
+REASONS = ("note", "of_task", "notes_at", "flows", "open", "last_events")
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_notes_on_waits_are_written_and_read_by_the_keys_of_their_flows(stage: Stage, analysed: bool) -> None:
+    stage.connection.execute(
+        "INSERT INTO wait_reason "
+        "(pool, priority, tenant_id, run_id, signature, code, subject, facts, before, since, until) "
+        "SELECT 'db', 2, i, 0, '', 'turn', '', '{}', '{}', now(), CASE WHEN i > 5000 THEN now() END "
+        "FROM generate_series(1, 20000) i"
+    )
+    if analysed:
+        with psycopg.connect(stage.url, autocommit=True) as owner:
+            owner.execute("ANALYZE wait_reason")
+    for name in REASONS:
+        lines = plan_of(stage, f"reasons/{name}").splitlines()
+        for at, line in enumerate(lines):
+            if re.search(r"Scan .*on (wait_reason|task|flow|tenant|run|event_\w+)\b", line):
+                assert "Seq Scan" not in line, (name, line)
+                by_key = any(re.search(r"(Index|Recheck) Cond", after) for after in lines[at + 1 : at + 4])
+                assert by_key or (name, "wait_reason_open" in line) == ("open", True), (name, line)
+            assert not re.search(r"wait_reason_open", line) or name in ("open", "of_task", "note"), (name, line)
+
+
+def test_time_per_reason_costs_the_same_however_often_the_reason_changed(stage: Stage) -> None:
+    (task,) = stage.submit()
+    statement = re.sub(r"(?m)--.*$", "", sql.load("reasons/notes_at"))
+
+    def buffers() -> int:
+        rows = psycopg.ClientCursor(stage.connection).execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}",
+            {"task": task, "priorities": [2, 2], "moments": [1000.0, 4e9]},
+        )
+        plan = rows.fetchone()[0][0]["Plan"]  # type: ignore[index]  # one row of JSON
+        return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+    def note(first: int, last: int) -> None:
+        stage.connection.execute(
+            "INSERT INTO wait_reason "
+            "(pool, priority, tenant_id, run_id, signature, code, subject, facts, before, since, until) "
+            "SELECT 'db', 2, %s, 0, '', 'turn', '', '{}', '{}', to_timestamp(i), to_timestamp(i + 1) "
+            "FROM generate_series(%s::integer, %s::integer) i",
+            (stage.tenant, first, last),
+        )
+
+    note(1, 10)
+    buffers()
+    before = buffers()
+    note(11, 20_000)
+    with psycopg.connect(stage.url, autocommit=True) as owner:
+        owner.execute("VACUUM (ANALYZE) wait_reason")
+    assert buffers() <= before + 8  # two descents, each a level or two deeper
+
+
 def fill(stage: Stage, n: int) -> None:
     """Insert so many finished tasks, with bodies and attempts, past the triggers."""
     with psycopg.connect(stage.url, autocommit=True) as owner:

@@ -9,6 +9,7 @@ from harness.store.models.documents import Chunk, Document
 from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Override, Pause
 from harness.store.models.people import Person, SentForm
+from harness.store.models.reasons import PoolNow, WaitReason
 from harness.store.models.schedules import Schedule, TaskTerm
 from harness.store.models.slots import (
     Charge,
@@ -44,6 +45,7 @@ __all__ = [
     "Override",
     "Pause",
     "Person",
+    "PoolNow",
     "Quota",
     "Run",
     "Schedule",
@@ -56,5 +58,6 @@ __all__ = [
     "TraceEvent",
     "UsageDay",
     "UsageMark",
+    "WaitReason",
     "WorkerSession",
 ]
