@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from harness.engine import operate
+from harness.engine import operate, reasons
 from harness.policy.lifecycle import State
 from tests.admin.conftest import BACKEND, House
 from tests.admin.pages import token_of
@@ -183,6 +184,18 @@ def test_a_task_page_shows_its_steps_and_its_trace_without_them(house: House) ->
     assert "the code that came to it was another" in page and "left &lt;b&gt;" in page
     without = house.login("operator").get(f"/admin/store/task/{house.task()}/change/").text
     assert "<h2>Steps</h2>" not in without
+
+
+def test_a_task_page_says_why_it_waits_to_who_may_see_the_task(house: House) -> None:
+    task = house.task()
+    assert house.stage.epoch is not None
+    house.stage.hold_lead()
+    reasons.pass_over(house.stage.connection, settings.HARNESS_TOPOLOGY, reasons.Noted(), epoch=house.stage.epoch)
+    for name in ("viewer", "ours-admin"):
+        page = house.login(name).get(f"/admin/store/task/{task}/change/").content.decode()
+        assert "Why it waits" in page and "No db worker is running. It starts when an operator starts one." in page
+        assert "Who can free it" in page and "No db worker</td>" in page
+    assert house.login("ours-admin").get(f"/admin/store/task/{house.task(house.theirs)}/change/").status_code == 404
 
 
 def test_every_state_has_a_sentence_a_mark_and_a_colour(root: Any) -> None:

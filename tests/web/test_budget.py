@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 
+from harness.engine import reasons
 from harness.store import money
 from tests.stage import Stage
 from tests.web.conftest import Api, assert_problem
@@ -20,7 +22,7 @@ class Books:
     """The leader's and the worker's side of one tenant's money."""
 
     def __init__(self, api: Api, stage: Stage) -> None:
-        self.stage = stage
+        self.api, self.stage = api, stage
         self.tenant = int(stage.one("SELECT id FROM tenant WHERE name = %s", api.tenant))
 
     def spend(self, usd: float | None, *, tokens: int = 1000, task_id: str | None = None) -> None:
@@ -32,6 +34,14 @@ class Books:
         )
         self.count()
 
+    def why(self, task_id: str) -> Any:
+        """What a task answers after the leader has looked at the reasons."""
+        assert self.stage.epoch is not None
+        noted = reasons.Noted()
+        for _ in range(2):
+            reasons.pass_over(self.stage.connection, settings.HARNESS_TOPOLOGY, noted, epoch=self.stage.epoch)
+        return self.api.http.get(f"/api/v1/tasks/{task_id}/why").json()
+
     def count(self) -> None:
         assert self.stage.epoch is not None
         money.count(self.stage.connection, epoch=self.stage.epoch, unpriced_usd=10.0)
@@ -39,6 +49,7 @@ class Books:
 
 @pytest.fixture
 def books(api: Api, stage_beside: Stage) -> Books:
+    stage_beside.hold_lead()
     return Books(api, stage_beside)
 
 
@@ -51,6 +62,7 @@ def manage(*arguments: str) -> str:
 def test_the_soft_line_warns_and_the_hard_line_refuses_until_it_is_raised(api: Api, books: Books) -> None:
     manage("set", "alpha", "--month", "100", "--day", "10", "--soft", "0.5")
     books.count()
+    books.stage.add_session()
     first = api.submit("llm.chat", CHAT)
     assert first.status_code == 202 and first.json()["budget"] is None and "Harness-Budget" not in first.headers
     books.spend(6.0)
@@ -70,12 +82,12 @@ def test_the_soft_line_warns_and_the_hard_line_refuses_until_it_is_raised(api: A
     assert api.submit("noop").status_code == 202
     nodes = [{"kind": "noop", "input": {}}, {"kind": "llm.chat", "input": CHAT}]
     assert_problem(api.http.post("/api/v1/runs", json={"nodes": nodes}), 429, "budget_exceeded", "kind")
-    waiting = api.http.get(first.json()["links"]["self"]).json()
-    assert waiting["state"] == "queued" and waiting["waits_for"]["line"] == "hard"
-    assert "the day's budget of $10.00" in waiting["waits_for"]["message"]
+    waiting = books.why(first.json()["task_id"])
+    assert (waiting["state"], waiting["reason"]["code"], waiting["reason"]["subject"]) == ("queued", "budget", "day")
+    assert waiting["reason"]["words"] == "The day's budget of $10.00 is spent."
     assert books.stage.tick() == [] or all(m.kind == "noop" for m in books.stage.messages)
     manage("set", "alpha", "--day", "1000")
-    assert api.http.get(first.json()["links"]["self"]).json()["waits_for"] is None
+    assert books.why(first.json()["task_id"])["reason"]["code"] != "budget"
     assert api.submit("llm.chat", CHAT, key="once").status_code == 202  # the refusal kept no key
 
 

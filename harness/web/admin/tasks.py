@@ -1,4 +1,4 @@
-"""Tasks: the list at a million rows, and a task's page with its line of states, attempts, errors, lease and verbs."""
+"""Tasks: the list at a million rows; a task's page with states, why it waits, attempts, errors, lease and verbs."""
 
 import uuid
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from harness.policy.steps import EVENTS as OF_STEPS
 from harness.store.models import Attempt, Lease, LeaseMember, Run, Step, Task, TaskBody, TraceEvent, WorkerSession
-from harness.web.admin import bulk, foresee, line, verbs
+from harness.web.admin import bulk, foresee, line, verbs, why
 from harness.web.admin.filters import ByKind, ByPool, ByPriority, ByState, ByTenant
 from harness.web.admin.inspected import Inspected
 from harness.web.admin.marks import labelled, mark
@@ -219,6 +219,7 @@ class TaskAdmin(Inspected):
             "steps": [step_of(step, running=task.state == "running") for step in steps[:SHOWN_STEPS][::-1]],
             "more_steps": len(steps) > SHOWN_STEPS,
             "tracebacks": tracebacks,
+            "why": why.of(request, task.public_id),
             "error": told(body["error"]),
             "others": foresee.others(request, task, told(body["error"])),
             "input": cut(body["input_text"]),

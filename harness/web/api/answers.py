@@ -15,7 +15,7 @@ from harness.policy.errors import Invalid
 from harness.policy.lifecycle import LIVE
 from harness.store.queries import EventView, RunView, TaskView
 from harness.store.steps import SoFar
-from harness.web.api.costs import BudgetOut, UsedOut
+from harness.web.api.costs import UsedOut
 from harness.web.api.schemas import BulkOut, ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
 from harness.web.api.step_schemas import StepsSoFar
 
@@ -84,7 +84,7 @@ def _no_cursor() -> Invalid:
 def task_links(task_id: object) -> Mapping[str, str]:
     """Return where a task is."""
     at = f"{ROOT}/tasks/{task_id}"
-    verbs = ("trace", "steps", *operate.VERBS, "stream", "output")
+    verbs = ("trace", "steps", "why", *operate.VERBS, "stream", "output")
     return {"self": at, **{verb: f"{at}/{verb}" for verb in verbs}}
 
 
@@ -113,10 +113,10 @@ def task_out(task: TaskView) -> TaskOut:
     return TaskOut(**_members(task))
 
 
-def task_whole(task: TaskView, used: UsedOut, waits_for: BudgetOut | None, so_far: SoFar) -> TaskWhole:
+def task_whole(task: TaskView, used: UsedOut, so_far: SoFar) -> TaskWhole:
     """Return a task with its result, what it has used, and how far it has come."""
     steps = StepsSoFar(finished=so_far.finished, begun=so_far.begun, current=so_far.current) if so_far.begun else None
-    return TaskWhole(**_members(task), result=task.output, **used.model_dump(), waits_for=waits_for, steps=steps)
+    return TaskWhole(**_members(task), result=task.output, **used.model_dump(), steps=steps)
 
 
 def event_out(event: EventView) -> EventOut:

@@ -21,6 +21,7 @@ from harness.web.api import (
     tasks,
     usage,
     verbs,
+    why,
 )
 
 api = NinjaAPI(
@@ -35,6 +36,7 @@ api.add_router("/v1/tasks", verbs.router)
 api.add_router("/v1/tasks", bulk.router)
 api.add_router("/v1/tasks", stream.router)
 api.add_router("/v1/tasks", steps.router)
+api.add_router("/v1/tasks", why.router)
 api.add_router("/v1/tasks", letters.verb)
 api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)

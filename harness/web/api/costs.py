@@ -3,7 +3,6 @@
 from django.http import HttpResponse
 from pydantic import BaseModel, Field
 
-from harness.kinds import registry
 from harness.policy.money import Standing
 from harness.store import money
 from harness.store.database import Connection
@@ -11,7 +10,6 @@ from harness.store.queries import TaskView
 
 HEADER = "Harness-Budget"
 UNPRICED = "{tokens:,} of the tokens are of models without a price in config/models.toml: what they cost is not known"
-WAITING = ("queued", "failed_retryable")
 
 
 class BudgetOut(BaseModel):
@@ -71,12 +69,3 @@ def of_task(connection: Connection, task: TaskView) -> UsedOut:
     """Return what a task has used."""
     used = money.of_task(connection, task.id)
     return used_out(used.tokens, used.unpriced_tokens, used.usd)
-
-
-def waits_for(connection: Connection, task: TaskView, tenant: int) -> BudgetOut | None:
-    """Return the budget that keeps a waiting task from being started, if one does."""
-    kind = registry.find(task.kind)
-    if kind is None or not kind.costs or task.state not in WAITING or task.released:
-        return None
-    standing = money.standing(connection, tenant)
-    return budget_out(standing) if standing.line == "hard" else None

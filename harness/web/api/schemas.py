@@ -141,7 +141,6 @@ class TaskWhole(TaskOut):
     tokens: int = 0
     usd: float | None = Field(default=0.0, description="null: not known, see `warning`")
     warning: str | None = None
-    waits_for: BudgetOut | None = Field(default=None, description="the budget that keeps it from being started")
     steps: StepsSoFar | None = Field(default=None, description="null: it has none")
 
 

@@ -141,9 +141,8 @@ async def read(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
             task = _found(connection, task_id)
             used = costs.of_task(connection, task)
-            waits_for = costs.waits_for(connection, task, caller.tenant.id)
             so_far = steps.so_far(connection, task.id)
-            return answers.answer(answers.task_whole(task, used, waits_for, so_far))
+            return answers.answer(answers.task_whole(task, used, so_far))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
 
