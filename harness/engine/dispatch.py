@@ -62,6 +62,7 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
     # 1. Load, 2. decide, pool after pool
     for line, plan in decide(connection, topology, memory):
         line.apply(plan)
+        memory.hold(plan)
         # 3. Commit, then tell the workers
         if plan.picks:
             released += _commit(connection, topology, memory, line, plan.picks, epoch=epoch, publish=publish)

@@ -96,14 +96,15 @@ class Dispatcher:
         over = threading.Event()
         sweeper = threading.Thread(target=self._sweep, args=(epoch, over), name="sweep", daemon=True)
         keeper = threading.Thread(target=self._keep_up, args=(over,), name="upkeep", daemon=True)
-        noter = threading.Thread(target=self._note_reasons, args=(epoch, over), name="reasons", daemon=True)
         try:
             with self._open("dispatcher-listen") as listener:
                 listener.execute(f"LISTEN {CHANNEL}")
                 memory = dispatch.begin(connection, epoch=epoch)
                 sweeper.start()
                 keeper.start()
-                noter.start()
+                threading.Thread(
+                    target=self._note_reasons, args=(memory, epoch, over), name="reasons", daemon=True
+                ).start()
                 self._warm_broker()
                 self._ticks(connection, listener, memory, epoch)
         finally:
@@ -187,8 +188,10 @@ class Dispatcher:
             over=over,
         )
 
-    def _note_reasons(self, epoch: int, over: threading.Event) -> None:
-        reasons.run(lambda: self._open("dispatcher-reasons"), self._topology, epoch=epoch, over=over)
+    def _note_reasons(self, memory: Memory, epoch: int, over: threading.Event) -> None:
+        reasons.run(
+            lambda: self._open("dispatcher-reasons"), self._topology, memory.held_lately, epoch=epoch, over=over
+        )
 
     def _warm_broker(self) -> None:
         try:

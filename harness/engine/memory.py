@@ -6,6 +6,7 @@ a charge is deleted by the commit that writes what it moved, so whoever leads ne
 Invariants: each charge is charged once; what `moved` has handed out is committed, or the memory is thrown away.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,11 +15,13 @@ from harness.policy.accounts import Changes, ClockKey
 from harness.policy.known import Kinds
 from harness.policy.line import Line
 from harness.policy.owners import Owners, TenantFacts
+from harness.policy.plan import Plan
 from harness.store.clocks import Moved, Used
 from harness.store.flows import FlowKey
 from harness.store.snapshot import CHARGES_AT_ONCE, FLOWS_AT_ONCE, InUse, KnownFlow, LineRows, Scopes
 
 LATE_CHARGES = 100  # a charge may be committed after one with a number so much higher; later ones wait for a full look
+HELD_FOR_S = 2.0  # what a plan said is told for so long: a pool without a free slot has no plan
 RUNS_KEPT = 10_000  # runs without a flow whose caps are kept
 
 
@@ -41,6 +44,7 @@ class Memory:
     charged: int = 0  # the highest number of a charge seen
     _charges: set[int] = field(default_factory=set)  # charged, still to be deleted
     _known: set[int] = field(default_factory=set)  # flows in line, still to be marked
+    _held: dict[str, tuple[float, Mapping[int, str]]] = field(default_factory=dict)  # by pool: when, why by flow
     _forgotten: dict[tuple[str, ClockKey], None] = field(default_factory=dict)  # clocks still to be deleted
     _used: dict[str, tuple[int, float]] = field(default_factory=dict)  # by kind: tasks, seconds
 
@@ -85,6 +89,16 @@ class Memory:
             runs = {flow.run for line in self.lines.values() for flow in line.flows.values()}
             if len(self.owners.runs) > len(runs) + RUNS_KEPT:
                 self.owners.runs = {run: cap for run, cap in self.owners.runs.items() if run in runs}
+
+    def hold(self, plan: Plan) -> None:
+        """Keep what a plan says of flows that it gave nothing, for who tells why."""
+        self._held[plan.pool] = (time.monotonic(), plan.held)
+
+    def held_lately(self) -> dict[int, str]:
+        """Return what the last plans said of flows (by id). Any thread may ask: what a plan said never changes."""
+        now_s = time.monotonic()
+        lately = [held for at_s, held in list(self._held.values()) if now_s - at_s <= HELD_FOR_S]
+        return {flow: why for held in lately for flow, why in held.items()}
 
     def full(self) -> bool:
         """Return whether so much is to be written that the next look would find nothing new."""

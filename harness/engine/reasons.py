@@ -1,8 +1,8 @@
 """Why flows wait, looked at once a second: a thread of the leading dispatcher, with its own connection.
 
 Level-triggered: each pass asks what binds every flow now and writes what isn't so noted, so a missed pass or a crash
-leaves nothing wrong for longer than until the next. It shares nothing with the thread that releases, and locks nothing
-that a release, a claim or a settle wants.
+leaves nothing wrong for longer than until the next. Of the thread that releases it takes only what the last plans said,
+values that never change; it locks nothing that a release, a claim or a settle wants.
 
 A pass looks at WINDOW flows and writes CHANGES_MOST rows at most; the next one goes on. It takes REST times its own
 time off, so that with many flows the notes get older, not the work.
@@ -10,13 +10,13 @@ time off, so that with many flows the notes get older, not the work.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
 
 from harness.kinds import registry
-from harness.policy import binding, look, ramp, room
+from harness.policy import binding, known, ramp, room
 from harness.policy.binding import Flow, FlowKey
 from harness.policy.reasons import Code, Key, Reason
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
@@ -32,6 +32,8 @@ CHANGES_AT_ONCE = 500  # in one statement: some 20 ms
 CHANGES_MOST = 5000  # in one pass: what is left is found again by the next
 READ_AGAIN_S = 60.0  # what is noted is read again so often, whatever this process believes
 RECONNECT_S = 1.0
+NO_CHARGES = 2**63 - 1  # what ended is the business of who releases
+NOTHING_HELD: Mapping[int, str] = {}
 
 log = logs.get(__name__)
 
@@ -59,8 +61,18 @@ class Passed:
     more: bool = False
 
 
-def run(connect: Callable[[], Connection], topology: Topology, *, epoch: int, over: threading.Event) -> None:
-    """Pass over the flows until `over` is set or another leads; a connection that breaks is opened anew."""
+def run(
+    connect: Callable[[], Connection],
+    topology: Topology,
+    held: Callable[[], Mapping[int, str]],
+    *,
+    epoch: int,
+    over: threading.Event,
+) -> None:
+    """Pass over the flows until `over` is set or another leads; a connection that breaks is opened anew.
+
+    `held`: what the last plans said of flows (by id).
+    """
     wait_s = EVERY_S
     while not over.is_set():
         noted = Noted()
@@ -70,14 +82,16 @@ def run(connect: Callable[[], Connection], topology: Topology, *, epoch: int, ov
                     if not leader.holds(connection, epoch):
                         return  # the leading thread is about to find out, too
                     began_s = time.monotonic()
-                    pass_over(connection, topology, noted, epoch=epoch)
+                    pass_over(connection, topology, noted, held(), epoch=epoch)
                     wait_s = max(EVERY_S, REST * (time.monotonic() - began_s))
         except psycopg.Error as error:
             log.warning("reasons_failed", error=str(error).strip())
             over.wait(RECONNECT_S)
 
 
-def pass_over(connection: Connection, topology: Topology, noted: Noted, *, epoch: int) -> Passed:
+def pass_over(
+    connection: Connection, topology: Topology, noted: Noted, held: Mapping[int, str] = NOTHING_HELD, *, epoch: int
+) -> Passed:
     """Look at what binds the flows, and note what has changed. Changes `noted`. Raises: psycopg.Error.
 
     That a flow waits for its turn is believed at the second look: between two tasks every cap has room for a moment.
@@ -92,7 +106,7 @@ def pass_over(connection: Connection, topology: Topology, noted: Noted, *, epoch
         noted.after = 0
         return Passed()
     # 2. Decide: what binds each
-    facts = _facts(connection, topology)
+    facts = _facts(connection, topology, noted, held)
     changes = _changes(flows, facts, noted)
     for flow in flows:
         noted.seen.add(flow.key)
@@ -109,10 +123,10 @@ def pass_over(connection: Connection, topology: Topology, noted: Noted, *, epoch
     return Passed(flows=len(flows), ended=ended, begun=begun, more=following is not None)
 
 
-def _facts(connection: Connection, topology: Topology) -> binding.Facts:
+def _facts(connection: Connection, topology: Topology, noted: Noted, held: Mapping[int, str]) -> binding.Facts:
     pauses = reasons.pauses(connection)
     scopes = snapshot.scopes(connection)
-    in_use = snapshot.in_use(connection, ())
+    in_use = snapshot.in_use(connection, charged=NO_CHARGES)
     capacities = {name: resource.capacity for name, resource in topology.resources.items()}
     left = room.measure(
         in_use.slots, pauses=scopes.pauses, capacities=capacities, quotas=scopes.quotas, flight=in_use.flight
@@ -120,15 +134,17 @@ def _facts(connection: Connection, topology: Topology) -> binding.Facts:
     ramped_pools: dict[str, int] = {}
     ramped: dict[str, ramp.Left] = {}
     if scopes.ramps:
-        held = snapshot.leases_by_scope(connection)
-        ramped_pools, ramped = ramp.left(scopes.ramps, held, in_use.slots, aged_s=0.0)
+        leases = snapshot.leases_by_scope(connection)
+        ramped_pools, ramped = ramp.left(scopes.ramps, leases, in_use.slots, aged_s=0.0)
     return binding.Facts(
         room=left,
         capacities=capacities,
         quotas={(tenant, scope, name): cap for tenant, scope, name, cap in scopes.quotas},
         pauses=pauses,
-        kinds=look.know(registry.all_kinds(), scopes.estimates),
+        kinds=known.know(registry.all_kinds(), scopes.estimates),
         beyond=money.beyond(connection),
+        waiting={stands.pool: stands.tenants for stands in noted.pools},
+        held=held,
         ramped_pools=ramped_pools,
         ramped=ramped,
     )
@@ -138,12 +154,12 @@ def _changes(flows: Sequence[Flow], facts: binding.Facts, noted: Noted) -> list[
     assert noted.open is not None
     bind = binding.binder(facts)
     # Most flows share a few reasons, and a key costs as much as all of the rest. The reason is kept, so is its id.
-    known: dict[int, tuple[Reason, Key]] = {}
+    keys: dict[int, tuple[Reason, Key]] = {}
     changes: list[tuple[FlowKey, Reason | None]] = []
     for flow in flows:
         reason = bind(flow)
-        if (found := known.get(id(reason))) is None:
-            found = known[id(reason)] = (reason, reason.key)
+        if (found := keys.get(id(reason))) is None:
+            found = keys[id(reason)] = (reason, reason.key)
         key = found[1]
         if noted.open.get(flow.key) == key:
             noted.doubted.discard(flow.key)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harness.policy import holds, waits
-from harness.policy.dispatch import LOST_STARTS_QUARANTINE
 from harness.policy.errors import NotFound
+from harness.policy.heads import LOST_STARTS_QUARANTINE
 from harness.policy.lifecycle import TERMINAL, Event, State
 from harness.policy.reasons import AHEAD_MOST, Code, Fact, Reason, Told, Who, label, told
 from harness.policy.settings import QUARANTINE

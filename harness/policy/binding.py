@@ -1,6 +1,6 @@
 """Which reason binds a flow now: the first of policy.reasons.TABLE that holds all of the flow's tasks. Pure.
 
-It asks the same facts as the plan (policy.look, policy.room) but gives its answer for every flow, also for those that
+It asks the same facts as the plan (policy.quota, policy.room) but gives its answer for every flow, also for those that
 a look leaves out. What it can't name is a matter of order: the flow waits for its turn.
 
 Cost: what binds is gathered once a pool, priority, tenant, run or signature; then some look-ups a flow, 3 us.
@@ -10,17 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.policy.look import Kinds
+from harness.policy.flow import needs
+from harness.policy.known import Kinds
 from harness.policy.money import Standing
+from harness.policy.quota import soft_cap
 from harness.policy.ramp import Left
 from harness.policy.reasons import Code, Fact, Reason
-from harness.policy.room import Room, needs
+from harness.policy.room import Room
 
 FlowKey = tuple[str, int, int, int, str]  # pool, priority, tenant, run, signature
 
 
 class Flow(NamedTuple):
-    """A flow and the caps that it stands under. A tuple: some ten thousand are made a second."""
+    """A flow (with its row's id) and the caps that it stands under. A tuple: some ten thousand are made a second."""
+
+    id: int
 
     key: FlowKey
     tenant_cap: int
@@ -45,7 +49,8 @@ class Facts:
     """All pools at one moment, before anything is released.
 
     `capacities`: of resources; `quotas`: (tenant, "pool" | "resource", name) -> cap; `beyond`: tenants whose budget is
-    spent; `ramped_pools`, `ramped`: what is left to scopes that come back from a pause, as policy.ramp.left gives it.
+    spent; `waiting`: tenants with work for a pool, a moment ago; `held`: what the last plans said of flows that they
+    looked at; `ramped_pools`, `ramped`: what is left to scopes that come back from a pause (policy.ramp.left).
     """
 
     room: Room
@@ -54,6 +59,8 @@ class Facts:
     pauses: Sequence[PauseFacts]
     kinds: Kinds
     beyond: Mapping[int, Standing]
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[int, str] = field(default_factory=dict)
     ramped_pools: Mapping[str, int] = field(default_factory=dict)
     ramped: Mapping[str, Left] = field(default_factory=dict)
 
@@ -88,6 +95,8 @@ def _checks(facts: Facts) -> Iterable[Check | None]:
     yield _run_capped(facts.room)
     yield _beyond_quota(facts) if facts.quotas else None
     yield _used_up(facts)
+    yield _kept_back(facts.held) if facts.held else None
+    yield _beside_others(facts)
     yield _ramping(facts) if facts.ramped_pools or facts.ramped else None
 
 
@@ -245,6 +254,36 @@ def _used_up(facts: Facts) -> Check:
         return None
 
     return _by_signature(of)
+
+
+def _kept_back(held: Mapping[int, str]) -> Check:
+    """What only the plan knows, of the flows that it looked at last: rules 11 and 14."""
+
+    def check(flow: Flow) -> Reason | None:
+        name, _, resource = held.get(flow.id, "").partition(":")
+        if name == "reserved":
+            return Reason(Code.RESERVED, resource, {"resource": resource})
+        return Reason(Code.FAN_OUT, "", {"pool": flow.key[0]}) if name == "fan_out" else None
+
+    return check
+
+
+def _beside_others(facts: Facts) -> Check:
+    """Rule 8. Others count here while they have work or hold a place; the plan remembers them for 10 min longer."""
+    caps = {pool: (soft_cap(slots), slots) for pool, slots in facts.room.slots.items()}
+    flight = facts.room.flight
+
+    def check(flow: Flow) -> Reason | None:
+        pool, priority, tenant, _, _ = flow.key
+        cap, slots = caps.get(pool, (0, 0))
+        if not priority or cap >= slots:
+            return None
+        used = flight[pool].tenants.get(tenant, 0)
+        if used < cap or (facts.waiting.get(pool, 0) < 2 and len(flight[pool].tenants) < 2):
+            return None
+        return Reason(Code.SHARE, "", {"pool": pool, "used": used, "limit": cap})
+
+    return check
 
 
 def _ramping(facts: Facts) -> Check:

@@ -51,6 +51,9 @@ class Code(StrEnum):
     RUN_CAP = "run_cap"
     QUOTA = "quota"
     RESOURCE = "resource"
+    RESERVED = "reserved"
+    SHARE = "share"
+    FAN_OUT = "fan_out"
     RAMP = "ramp"
     QUARANTINE = "quarantine"
     OWN_LINE = "own_line"
@@ -180,6 +183,24 @@ TABLE: dict[Code, Entry] = {
         label="{subject} in full use",
         words="{resource} is in full use: {used} of {limit}[, and it needs {needs}].",
         frees="It starts when enough of {resource} is free; this eases by itself.",
+    ),
+    Code.RESERVED: Entry(
+        who=Who.SYSTEM,
+        label="{subject} kept for a larger task",
+        words="What is free of {resource} is kept for a task that needs more of it and has waited longer.",
+        frees="It starts when that one has got its places.",
+    ),
+    Code.SHARE: Entry(
+        who=Who.YOU,
+        label="Your most beside others",
+        words="You hold {used} of the {limit|place|places} of {pool} that one tenant may hold beside others.",
+        frees="It starts when one of yours there ends, or when nobody else has had work there for 10 min.",
+    ),
+    Code.FAN_OUT: Entry(
+        who=Who.YOU,
+        label="The run's most of long tasks beside others",
+        words="The long tasks of this run hold as many places of {pool} as a run's may beside others.",
+        frees="It starts when one of them ends.",
     ),
     Code.RAMP: Entry(
         who=Who.SYSTEM,

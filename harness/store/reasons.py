@@ -62,7 +62,7 @@ class EventTold:
 def flows(connection: Connection, *, after: int, most: int) -> tuple[list[Flow], int | None]:
     """Return a window of the flows, by id, and where the next one begins (None: this was the last)."""
     rows = connection.execute(sql.load("reasons/flows"), {"after": after, "most": most}).fetchall()
-    found = [Flow(row[1:6], row[6], row[7]) for row in rows]
+    found = [Flow(row[0], row[1:6], row[6], row[7]) for row in rows]
     return found, max(row[0] for row in rows) if len(rows) == most else None
 
 

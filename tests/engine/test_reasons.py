@@ -138,6 +138,43 @@ def test_a_spent_budget_holds_only_what_costs(stage: Stage, watch: Watch) -> Non
     assert watch.told(free)[0] == "turn"
 
 
+def test_who_holds_the_most_that_one_may_beside_others_is_told_so(stage: Stage, watch: Watch) -> None:
+    stage.add_session({"db": 10})
+    other = stage.add_tenant("other")
+    stage.submit(tenant=other)
+    stage.tick()
+    *_, last = stage.submit(n=12)
+    stage.tick()
+    watch.look()
+    assert watch.told(last) == ("share", "You hold 9 of the 9 places of db that one tenant may hold beside others.")
+
+
+def test_what_only_the_plan_knows_is_taken_from_what_it_said(stage: Stage, watch: Watch) -> None:
+    stage.add_session({"db": 4})
+    run = stage.one(
+        "INSERT INTO run (public_id, tenant_id, size) VALUES (gen_random_uuid(), %s, 9) RETURNING id", stage.tenant
+    )
+    (of_run,) = stage.submit(run=run)
+    (needy,) = stage.submit("llm.summarize", pool="db")
+    (plain,) = stage.submit()
+    said = {0: "fan_out", 1: "reserved:llm:default", 2: "slots"}
+    flows = [
+        stage.one("SELECT f.id FROM flow f JOIN task t USING (run_id, signature) WHERE t.id = %s", task)
+        for task in (of_run, needy, plain)
+    ]
+    watch.held = {flow: said[at] for at, flow in enumerate(flows)}
+    watch.look(2)
+    assert watch.told(of_run) == (
+        "fan_out",
+        "The long tasks of this run hold as many places of db as a run's may beside others.",
+    )
+    assert watch.told(needy) == (
+        "reserved",
+        "What is free of llm:default is kept for a task that needs more of it and has waited longer.",
+    )
+    assert watch.told(plain)[0] == "turn"
+
+
 def test_a_scope_on_its_ramp_says_so(stage: Stage, watch: Watch) -> None:
     stage.add_session({"db": 4})
     *_, last = stage.submit(n=3)

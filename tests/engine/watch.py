@@ -19,12 +19,13 @@ class Watch:
         self.stage = stage
         stage.hold_lead()
         self.noted = reasons.Noted()
+        self.held: dict[int, str] = {}  # what the last plans said
 
     def look(self, times: int = 1) -> reasons.Passed:
         assert self.stage.epoch is not None
         for _ in range(times):
             passed = reasons.pass_over(
-                self.stage.connection, settings.HARNESS_TOPOLOGY, self.noted, epoch=self.stage.epoch
+                self.stage.connection, settings.HARNESS_TOPOLOGY, self.noted, self.held, epoch=self.stage.epoch
             )
         return passed
 

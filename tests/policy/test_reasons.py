@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.policy.binding import Facts, Flow, PauseFacts, binder
-from harness.policy.look import know
+from harness.policy.known import know
 from harness.policy.money import Standing
 from harness.policy.reasons import TABLE, Code, Fact, Reason, Who, label, told
 from harness.policy.room import Room
@@ -76,6 +76,7 @@ def test_of_several_constraints_the_first_of_the_table_binds_and_none_is_the_tur
     room = Room(
         slots={} if has("no_worker") else {"llm": 4},
         free={"llm": 4},
+        capacities={"gpu": 4},
         resources={"gpu": 1 if has("resource") or has("too_large") else 4},
         quotas={(7, "pool", "llm"): 0} if has("quota") else {},
         tenants={7: 5},
@@ -90,10 +91,10 @@ def test_of_several_constraints_the_first_of_the_table_binds_and_none_is_the_tur
         beyond={7: Standing(line="hard", period="day", limit_usd=5.0)} if has("budget") else {},
         ramped={"llm": {("tenant", 7): 0}} if has("ramp") else {},
     )
-    flow = Flow(("llm", 2, 7, 9, "gpu=2"), 5 if has("tenant_cap") else 6, 2 if has("run_cap") else 3)
+    flow = Flow(1, ("llm", 2, 7, 9, "gpu=2"), 5 if has("tenant_cap") else 6, 2 if has("run_cap") else 3)
     reason = binder(facts)(flow)
     expected = min((Code(one) for one in binding), key=list(TABLE).index, default=Code.TURN)
     assert reason.code == expected
     # A flow that stands under none of these, in the same facts.
-    free = binder(facts)(Flow(("llm", 1, 8, 0, ""), 1, None))
+    free = binder(facts)(Flow(2, ("llm", 1, 8, 0, ""), 1, None))
     assert free.code == (Code.NO_WORKER if has("no_worker") else Code.TURN)
