@@ -4,6 +4,7 @@ No result backend and no Django fixup here: agent tasks use neither, and every s
 `--resource-pool system` switches both on for its own process (harness.worker.option).
 """
 
+import gc
 import os
 import sys
 import warnings
@@ -14,6 +15,8 @@ from django.conf import settings
 from kombu import Exchange, Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+if "worker" in sys.argv:
+    gc.disable()  # until everything is imported (harness.worker.gate): nothing of it goes away again
 
 from harness.worker import option, profile
 

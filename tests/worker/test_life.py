@@ -7,6 +7,7 @@ import signal
 import time
 import uuid
 
+import pytest
 import redis
 
 from harness.store import sessions
@@ -41,6 +42,16 @@ def test_a_worker_shows_its_session_while_it_lives_and_leaves_nothing_behind(flo
     assert ended is not None
     assert ended["ended_at"] is not None
     eventually(lambda: floor.connections("tool_read+mcp") == 0)
+
+
+@pytest.mark.parametrize(("pool", "kind"), [("tool_read", "test.collector"), ("ingest", "child.collector")])
+def test_garbage_is_collected_but_what_was_imported_is_left_alone(floor: Floor, pool: str, kind: str) -> None:
+    worker = floor.start(pool)
+    task = floor.run_task(kind, {})
+    floor.wait_for("succeeded", task)
+    row = floor.db.execute("SELECT output FROM task_body WHERE task_id = %s", (task,)).fetchone()
+    assert row is not None and row[0]["enabled"] and row[0]["frozen"] > 10_000
+    assert worker.stop() == 0
 
 
 def test_a_message_without_its_lease_is_nobodys_work(floor: Floor) -> None:

@@ -1,0 +1,1 @@
+"""Kinds that tell whether garbage is collected where they run."""
