@@ -33,6 +33,7 @@ NAMES = (
     "guards",
     "steps",
     "chaos",
+    "fairness",
     "simulator",
     "plan",
 )
@@ -71,7 +72,7 @@ def open_servers() -> Iterator[Servers]:
 @click.option(
     "--pairs",
     type=click.IntRange(min=1),
-    help=f"Interleaved rounds (default {PAIRS}; quick: 1).",
+    help=f"Interleaved rounds (default {PAIRS}; quick and fairness: 1).",
 )
 @click.option("--only", default="", help="Only these arms, separated by commas.")
 @click.option(
@@ -107,7 +108,7 @@ def main(
                 folder=Path(folder),
                 console=Console(width=None if sys.stdout.isatty() else 160),
                 quick=quick,
-                pairs=pairs or (1 if quick else PAIRS),
+                pairs=pairs or (1 if quick else int(getattr(scenario, "PAIRS", PAIRS))),
                 only=frozenset(filter(None, only.split(","))),
                 patience_s=0.0 if quick else patience,
                 minutes=minutes,

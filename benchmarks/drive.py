@@ -1,17 +1,19 @@
-"""One command of one arm, in a process of its own: `python -m benchmarks.drive MODULE reset|submit|pace JSON`.
+"""One command of one arm, in a process of its own: `python -m benchmarks.drive MODULE reset|submit|pace|play JSON`.
 
 Prints one JSON line. `submit` takes tag, n, duration_s and many (the queue's bulk form); `pace` takes tag, n,
 rate_per_s and duration_s, and returns for each task when its submit returned (epoch seconds), which a pick-up is
-timed from. `reset` and any other command are functions of the arm's module.
+timed from; `play` takes arrivals (benchmarks.fairness.score). `reset` and any other command are functions of the
+arm's module.
 """
 
 import importlib
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchmarks.fairness.score import Arrival, from_json
 from benchmarks.submission import Submitter
 
 CHUNK = 1000  # so that submitted_s of a bulk submit stays true to a second
@@ -46,12 +48,27 @@ def pace(client: Submitter, arguments: Mapping[str, Any]) -> dict[str, object]:
     return {"returned_s": returned_s}
 
 
+def play(client: Submitter, arrivals: Iterable[Arrival]) -> tuple[float, float]:
+    """Submit every arrival at its moment; return when the play began (epoch s) and how late the latest submit was."""
+    began_s, late_s = time.time(), 0.0
+    for arrival in sorted(arrivals, key=lambda one: one.at_s):
+        time.sleep(max(0.0, began_s + arrival.at_s - time.time()))
+        late_s = max(late_s, time.time() - began_s - arrival.at_s)
+        client.arrive(arrival)
+    return began_s, round(late_s, 3)
+
+
+def _play(client: Submitter, arguments: Mapping[str, Any]) -> dict[str, object]:
+    began_s, late_s = play(client, from_json(arguments["arrivals"]))
+    return {"began_s": began_s, "late_s": late_s}
+
+
 def main() -> None:
     """Run the command named on the command line."""
     module_name, command, text = sys.argv[1], sys.argv[2], sys.argv[3]
     module, arguments = importlib.import_module(module_name), json.loads(text)
     answer: dict[str, object] = {}
-    submitting = {"submit": submit, "pace": pace}
+    submitting = {"submit": submit, "pace": pace, "play": _play}
     if command == "reset":
         module.reset()
     elif command in submitting:

@@ -2,7 +2,8 @@
 
 HARNESS_BENCH_SLOTS is a JSON object POOL -> slots of one worker process, HARNESS_BENCH_CONNECTIONS the database
 budget, HARNESS_BENCH_SABOTAGE a folder of orders to fail at (benchmarks.chaos.sabotage), HARNESS_BENCH_BARE leaves out
-what guards the route (benchmarks.bare). Nothing else differs from daily use.
+what guards the route (benchmarks.bare). `bench:gate`, a resource of two, is there for the kind that holds it. Nothing
+else differs from daily use.
 """
 
 import json
@@ -21,6 +22,7 @@ with (BASE_DIR / "config" / "resources.toml").open("rb") as _file:
     _resources = tomllib.load(_file)
 for _pool, _slots in json.loads(os.environ.get("HARNESS_BENCH_SLOTS", "{}")).items():
     _resources["pools"][_pool]["slots"] = _slots
+_resources["resources"]["bench:gate"] = {"held": "task", "capacity": 2}
 if _budget := os.environ.get("HARNESS_BENCH_CONNECTIONS"):
     _resources["database"]["connections"] = int(_budget)
 HARNESS_TOPOLOGY = parse(_resources)

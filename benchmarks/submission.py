@@ -1,9 +1,12 @@
 """How an arm takes tasks: the protocol of a submitter, for queues with a plain and with an asyncio interface."""
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
+
+from benchmarks.fairness.score import Arrival
 
 Item = tuple[str, int, float, float]  # tag, i, submitted_s (epoch), duration_s: the arguments of effects.body
 T = TypeVar("T")
@@ -20,6 +23,14 @@ class Submitter(ABC):
         """Submit many, the quickest way that the queue documents."""
         for item in items:
             self.one(item)
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Submit what an arrival of a score brings: for a queue that knows no tenants, so many more tasks."""
+        now_s = time.time()
+        for part in arrival.parts:
+            self.many(
+                [(part.tag, part.first + k, now_s, duration_s) for k, duration_s in enumerate(part.durations_s())]
+            )
 
     def close(self) -> None:  # noqa: B027  (most clients hold nothing)
         """Release what the client holds."""

@@ -1,1 +1,1 @@
-"""Kinds for benchmarks only; HARNESS_TASK_PACKAGES=tasks,benchmarks.kinds adds them to a process."""
+"""Kinds for benchmarks only; benchmarks.settings adds them to a process, with the resource that one of them needs."""

@@ -163,3 +163,21 @@ def test_the_simulator_is_measured_in_every_shape(quick: Quick) -> None:
     report = quick("simulator")
     assert len(report["tasks_per_s"]) == 5
     assert all(one["median"] > 0 for one in (*report["tasks_per_s"].values(), *report["tick_ms"].values()))
+
+
+def test_others_get_their_turn_beside_an_elephant_caps_hold_and_every_task_is_done_once(quick: Quick) -> None:
+    report = quick("fairness")
+    assert report["failures"] == []
+    assert report["caps_exceeded_from"] == {"trace": 0, "emulator": 0, "effects": 0}, report["caps_exceeded_lines"]
+    assert report["caps_exceeded"] == 0 and report["caps"]["reached"] >= 5, "caps that bound, or none was tried"
+    assert 0 < report["caps"]["emulator_in_flight_max"] <= report["caps"]["emulator_allowed"]
+    assert {"10", "2"} == report["by_capacity"].keys()
+    for one in report["by_capacity"].values():
+        assert one["victim_wait_p50_s"] < one["celery_victim_wait_p50_s"], "who comes later waits for the backlog there"
+        assert one["p1_share_of_slot_s"] > one["p3_share_of_slot_s"]
+        for key in ("victim_wait_p99_s", "jain_min_window", "makespan_vs_alone", "makespan_vs_celery"):
+            assert one[key] > 0, key
+    waited = report["neighbour_wait_s"]
+    assert waited["harness_fair"]["p50_s"] < waited["celery_threads"]["p50_s"]
+    assert report["blocked_slots_used"]["beside"] > 2 * report["blocked_slots_used"]["gated"] > 0
+    assert report["singles_wait"]["n"] > 0

@@ -1,0 +1,1 @@
+"""A kind that needs what is scarce."""
