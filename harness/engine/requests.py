@@ -5,10 +5,11 @@ Submission and schedules share it. Every fault is told with the path of its fiel
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
 from harness.engine import payload
@@ -17,7 +18,7 @@ from harness.kinds.registry import Kind
 from harness.policy import terms
 from harness.policy.admission import DEFAULT_TTL_S
 from harness.policy.errors import Invalid
-from harness.policy.settings import PRIORITIES
+from harness.policy.settings import PRIORITIES, Resource
 from harness.store.transitions import NewTask
 
 FURTHEST = timedelta(days=36525)  # what lies beyond the year 9999 in some zone can be stored but not read
@@ -77,6 +78,7 @@ class Desk:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     errors: list[dict[str, str]] = field(default_factory=list)
     _signatures: dict[str, str] = field(default_factory=dict)
+    _never: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _start_by: dict[int, datetime | None] = field(default_factory=dict)
 
     def check(
@@ -94,6 +96,9 @@ class Desk:
         self._check_values(kind, request, priority, at)
         if kind.name not in self._signatures:
             self._signatures[kind.name] = kind.signature
+            self._never[kind.name] = beyond_capacity(kind, settings.HARNESS_TOPOLOGY.resources)
+        for why in self._never[kind.name]:
+            self._tell(f"{at}kind", why)
         return NewTask(
             kind=kind.name,
             version=kind.version,
@@ -194,3 +199,15 @@ def unfit_ttl(ttl_s: float) -> str | None:
     if not ttl_s > 0:
         return "must be above 0 seconds"
     return f"must be at most {FURTHEST.total_seconds():.0f} seconds" if ttl_s > FURTHEST.total_seconds() else None
+
+
+def beyond_capacity(kind: Kind, resources: Mapping[str, Resource]) -> tuple[str, ...]:
+    """Return why a task of this kind could never start: it needs more of a resource than there is."""
+    return tuple(
+        f"{kind.name} needs {n} of {name!r}, and there are {resources[name].capacity} in all: it could never start. "
+        f"Raise resources.{name}.capacity in resources.toml"
+        if name in resources
+        else f"{kind.name} needs {n} of {name!r}, which resources.toml doesn't have: it could never start"
+        for name, n in kind.resources.items()
+        if name not in resources or n > resources[name].capacity
+    )
