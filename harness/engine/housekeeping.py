@@ -7,7 +7,7 @@ What is old also goes by itself, beside the work (`retain_some`, in the leading 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import psycopg
 
@@ -110,7 +110,7 @@ def retain(connection: Connection, *, keep_days: float, dead_keep_days: float, s
     And what is over by itself: idempotency keys, artifacts, spool files of killed processes, strays of deleted tenants.
     Raises: Invalid; Unavailable.
     """
-    before, dead_before = _kept_from(keep_days, dead_keep_days)
+    before, dead_before = _kept_from(connection, keep_days, dead_keep_days)
     done = Retained()
     # 1. Tasks, oldest first
     after: int | None = 0
@@ -157,7 +157,7 @@ def retain_some(
     `rest` waits so many seconds; true: stop now. A day of the trace is dropped only if its writers make way at once
     (the connection's lock_timeout), else at the next time. Raises: Invalid.
     """
-    before, dead_before = _kept_from(keep_days, dead_keep_days)
+    before, dead_before = _kept_from(connection, keep_days, dead_keep_days)
     done = Retained()
     end_s = time.monotonic() + most_s
     after: int | None = 0
@@ -194,8 +194,11 @@ def retain_some(
     return done
 
 
-def _kept_from(keep_days: float, dead_keep_days: float | None) -> tuple[datetime, datetime]:
-    """Return the times before which nothing is kept: of what has ended, and of dead letters. Raises: Invalid."""
+def _kept_from(connection: Connection, keep_days: float, dead_keep_days: float | None) -> tuple[datetime, datetime]:
+    """Return the times before which nothing is kept: of what has ended, and of dead letters. Raises: Invalid.
+
+    By the database's clock: a wrong one here would remove what should stay, for good.
+    """
     if not keep_days >= KEEP_MIN_DAYS:
         raise Invalid(
             f"HARNESS_KEEP_DAYS: must be at least {KEEP_MIN_DAYS:g} day, not {keep_days:g}", field="keep_days"
@@ -207,7 +210,7 @@ def _kept_from(keep_days: float, dead_keep_days: float | None) -> tuple[datetime
             f"HARNESS_DEAD_KEEP_DAYS: must be at least HARNESS_KEEP_DAYS ({keep_days:g}), not {dead_keep_days:g}",
             field="dead_keep_days",
         )
-    now = datetime.now(UTC)
+    now = housekeeping.now(connection)
     return now - timedelta(days=keep_days), now - timedelta(days=dead_keep_days)
 
 

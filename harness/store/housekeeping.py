@@ -184,6 +184,14 @@ def end_audit(connection: Connection, entry: int) -> None:
     connection.execute("UPDATE audit_entry SET ended_at = clock_timestamp() WHERE id = %s", (entry,))
 
 
+def now(connection: Connection) -> datetime:
+    """Return the database's time."""
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    found: datetime = row[0]
+    return found
+
+
 def lately_deleted(connection: Connection) -> list[int]:
     """Return tenants deleted in the last two days: a request under way at that moment may have left a row."""
     cursor = connection.execute(

@@ -197,3 +197,21 @@ def test_the_howto_names_every_rule(root: Path) -> None:
 
     text = (root / "docs/howto/audit.md").read_text(encoding="utf-8")
     assert [name for name in RULES if f"`{name}`" not in text] == []
+
+
+def test_a_wrong_clock_of_this_machine_removes_nothing_that_is_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> "Ahead":
+            return cls(2099, 1, 1, tzinfo=UTC)
+
+    (task,) = ended_long_ago(stage, 1)
+    for module in (housekeeping, stored):
+        monkeypatch.setattr(module, "datetime", Ahead)
+    with stored.as_owner(stage.url, application_name="test") as owner:
+        assert housekeeping.retain_some(owner, keep_days=90, most_s=60, rest=lambda seconds: False).rows == {}
+        assert stage.one("SELECT count(*) FROM task WHERE id = %s", task) == 1
+        housekeeping.retain_some(owner, keep_days=30, most_s=60, rest=lambda seconds: False)
+        assert stage.one("SELECT count(*) FROM task WHERE id = %s", task) == 0
