@@ -47,7 +47,7 @@ class Table:
         """Return a number of seconds, or of anything."""
         value = self.any(key, ... if default is None else default)
         fits = isinstance(value, int | float) and not isinstance(value, bool) and value >= least
-        if not fits or value != value or (above is not None and value <= above):
+        if not fits or not isfinite(value) or (above is not None and value <= above):
             wanted = f"above {above:g}" if above is not None else f"of at least {least:g}"
             self.refuse(key, f"must be a number {wanted}, not {value!r}")
         return float(value)

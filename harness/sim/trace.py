@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from harness.policy import allowance
 from harness.policy.errors import Invalid
 
 FORMAT = 1
@@ -168,8 +169,8 @@ def _tenant(row: Sequence[Any]) -> TracedTenant:
     number, cap, weight, quota, top, quotas = row
     return TracedTenant(
         id=int(number),
-        cap=int(cap),
-        weight=float(weight),
+        cap=allowance.count(int(cap), "cap"),
+        weight=allowance.weight(weight),
         backlog_quota=int(quota),
         top_priority=int(top),
         quotas=tuple((str(scope), str(name), int(n)) for scope, name, n in quotas),

@@ -15,6 +15,7 @@ from datetime import datetime
 from django.db import IntegrityError
 from django.db.models.functions import Now
 
+from harness.policy import allowance
 from harness.policy.admission import TenantFacts
 from harness.policy.errors import Conflict, HarnessError, Invalid, NotFound
 from harness.store import queries, sql
@@ -108,19 +109,12 @@ def create_tenant(
     artifact_quota_bytes: int = ARTIFACT_QUOTA_BYTES,
 ) -> TenantView:
     """Make a tenant. Raises: Invalid naming the field; Conflict when the name is taken."""
-    if not _NAME.fullmatch(name):
-        raise Invalid(
-            f"name: {name!r} must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit",
-            field="name",
-        )
-    if not 0 < weight < 1e6:
-        raise Invalid(f"weight: must be above 0 (and below a million), not {weight}", field="weight")
+    check_name(name)
+    allowance.weight(weight)
     for field, value in (("cap", cap), ("backlog_quota", backlog_quota)):
-        if not 0 <= value < 2**31 - 1:
-            raise Invalid(f"{field}: must be a whole number from 0 to 2,147,483,646, not {value}", field=field)
+        allowance.count(value, field)
+    allowance.top_priority(top_priority)
     _check_artifact_quota(artifact_quota_bytes)
-    if top_priority not in (0, 1, 2, 3):
-        raise Invalid(f"top_priority: must be 0 (most urgent) to 3, not {top_priority}", field="top_priority")
     try:
         tenant = Tenant.objects.create(
             name=name,
@@ -135,6 +129,15 @@ def create_tenant(
             f"name: there is a tenant {name!r} already; `manage.py tenant list` shows it", field="name"
         ) from None
     return _tenant_view(tenant)
+
+
+def check_name(name: str) -> None:
+    """Raises: Invalid when no tenant can have that name."""
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            f"name: {name!r} must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit",
+            field="name",
+        )
 
 
 def set_artifact_quota(name: str, quota_bytes: int) -> None:

@@ -1,6 +1,7 @@
 """resources.toml is refused with the key that makes no sense."""
 
 import copy
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,11 @@ def test_the_shipped_file_parses_and_every_pool_prefetches_its_slots(raw: dict[s
         (("pools", "db", "colour"), "red", "pools.db.colour"),
         (("pools", "system", "workers"), "threads", "pools.system.workers"),
         (("resources", "llm:default", "held"), "both", "resources.llm:default.held"),
-        (("resources", "llm:default", "capacity"), -1, "resources.llm:default.capacity"),
+        *(
+            (("resources", "llm:default", "capacity"), wrong, "resources.llm:default.capacity")
+            for wrong in (-1, 0, 1.5, math.nan, math.inf, True, "5")
+        ),
+        *((("pools", "db", "slots"), wrong, "pools.db.slots") for wrong in (-1, math.nan, math.inf)),
         (("database", "connections"), True, "database.connections"),
     ],
 )

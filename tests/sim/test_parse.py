@@ -1,5 +1,6 @@
 """A scenario that makes no sense is refused by the path of its key."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ WORK = {"tenants": "a", "kind": "step", "arrivals": "at"}
         ({"tenants": {"a": {"weight": [[0, 1.0], [5, 0]]}}}, "tenants.a.weight", "must be a number above 0, or [[0"),
         ({"tenants": {"a": {"weight": [[5, 1.0]]}}}, "tenants.a.weight", "must be a number above 0, or [[0"),
         ({"tenants": {"a": {"cap": [[0, 1], [0, 2]]}}}, "tenants.a.cap", "[[0, number]"),
+        *(
+            ({"tenants": {"a": {"weight": wrong}}}, "tenants.a.weight", "must be a number above 0")
+            for wrong in (0, -1, math.nan, math.inf, "much", True)
+        ),
+        ({"tenants": {"a": {"cap": -1}}}, "tenants.a.cap", "must be a whole number"),
         ({"tenants": {"a": {"cap": True}}}, "tenants.a.cap", "must be a whole number"),
         ({"tenants": {"a": {"quotas": {"pool": {"gpu": 1}}}}}, "tenants.a.quotas.pool.gpu", "names 'gpu'"),
         ({"tenants": {"a": {}, "all": {}}}, "tenants.all", "must be called something else"),

@@ -1,9 +1,11 @@
-"""People's verbs: on one task, on many by a filter, and on scopes. Admin, API and command line list them from VERBS.
+"""People's verbs: on one task, on many by a filter, on scopes, and on limits. Admin, API and command line
+list those on tasks from VERBS.
 
 Nothing here decides what a verb does to a task as it stands (policy.verbs) or writes a state (store.transitions).
 """
 
 from harness.engine.operate.batches import BATCH, MANY_MOST
+from harness.engine.operate.limits import Changed, check_quota, clear_quota, set_quota, set_tenant
 from harness.engine.operate.many import PREVIEW_MOST, Filter, Preview, bulk, preview
 from harness.engine.operate.one import cancel, pause, priority, requeue, resume
 from harness.engine.operate.readmit import KEEP
@@ -20,6 +22,7 @@ __all__ = (
     "PREVIEW_MOST",
     "REASON_MAX_CHARS",
     "VERBS",
+    "Changed",
     "Done",
     "Filter",
     "Forecast",
@@ -28,6 +31,8 @@ __all__ = (
     "Verb",
     "bulk",
     "cancel",
+    "check_quota",
+    "clear_quota",
     "forecast",
     "forecast_one",
     "hold_of",
@@ -39,4 +44,6 @@ __all__ = (
     "requeue",
     "resume",
     "resume_scope",
+    "set_quota",
+    "set_tenant",
 )

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from harness.policy.allowance import WEIGHT_LEAST, WEIGHT_MOST
 from harness.store.models.references import to
 
 
@@ -26,7 +27,10 @@ class Tenant(models.Model):
     class Meta:
         db_table = "tenant"
         constraints = (
-            models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_above_0"),
+            # NaN is above every number in PostgreSQL, so the upper bound refuses it, and infinity.
+            models.CheckConstraint(
+                condition=Q(weight__gte=WEIGHT_LEAST, weight__lte=WEIGHT_MOST), name="tenant_weight_in_bounds"
+            ),
             models.CheckConstraint(condition=Q(cap__gte=0), name="tenant_cap_from_0"),
             models.CheckConstraint(condition=Q(top_priority__range=(0, 3)), name="tenant_top_priority_0_to_3"),
             models.CheckConstraint(condition=Q(artifact_quota_bytes__gte=0), name="tenant_artifact_quota_from_0"),
@@ -46,7 +50,11 @@ class Quota(models.Model):
 
     class Meta:
         db_table = "quota"
-        constraints = (models.UniqueConstraint(fields=("tenant", "scope", "name"), name="quota_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=("tenant", "scope", "name"), name="quota_once"),
+            models.CheckConstraint(condition=Q(cap__gte=0), name="quota_cap_from_0"),
+            models.CheckConstraint(condition=Q(scope__in=("pool", "resource")), name="quota_scope_known"),
+        )
 
 
 class ApiKey(models.Model):

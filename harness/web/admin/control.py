@@ -8,7 +8,6 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
-from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
@@ -26,97 +25,12 @@ from harness.engine import operate
 from harness.policy.errors import Conflict, HarnessError
 from harness.policy.holds import OPERATOR
 from harness.store import keys, staff
-from harness.store.models import ApiKey, Pause, Quota, Run, Tenant
+from harness.store.models import ApiKey, Pause, Run, Tenant
 from harness.web.admin import reasoned
 from harness.web.admin.filters import ByTenant, Revoked
 from harness.web.admin.inspected import Settable
 from harness.web.admin.scope import person_of, scope_of
 from harness.web.admin.tasks import as_uuid
-
-INT_MAX = 2**31 - 2
-_NAME = RegexValidator(
-    r"\A[a-z0-9][a-z0-9._-]{0,62}\Z", "1 to 63 of a-z, 0-9, '.', '_' and '-'; begin with a letter or digit."
-)
-
-
-def _count(label: str, help_text: str) -> forms.IntegerField:
-    return forms.IntegerField(label=label, help_text=help_text, min_value=0, max_value=INT_MAX)
-
-
-class TenantForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
-    """A tenant with its limits."""
-
-    name = forms.CharField(validators=[_NAME], widget=UnfoldAdminTextInputWidget)
-    weight = forms.FloatField(
-        initial=1.0, help_text="Its share against others.", validators=[MinValueValidator(1e-6), MaxValueValidator(1e6)]
-    )
-    cap = _count("Cap", "Most of its tasks in flight.")
-    backlog_quota = _count("Backlog quota", "Most unfinished tasks.")
-    top_priority = forms.TypedChoiceField(
-        choices=[(number, f"P{number}") for number in range(4)], coerce=int, help_text="The most urgent it may ask for."
-    )
-
-    class Meta:
-        model = Tenant
-        fields = ("name", "weight", "cap", "backlog_quota", "top_priority")
-
-
-class TenantAdmin(Settable):
-    """Tenants. One is deleted by `manage.py tenant delete` alone."""
-
-    tenant_path = "id"
-    may_add = may_change = True
-    form = TenantForm
-    ordering = ("name",)
-    list_display = ("name", "weight", "cap", "backlog_quota", "urgency", "created_at")
-    search_fields = ("name",)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Keep a tenant's limits from its own admins."""
-        return scope_of(request).everything and super().has_change_permission(request, obj)
-
-    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Begin with the defaults of the table."""
-        return {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1}
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Keep a name: commands and people know the tenant by it."""
-        return ("name",) if obj is not None else ()
-
-    @admin.display(description="top priority")
-    def urgency(self, tenant: Tenant) -> str:
-        """Return P0 to P3."""
-        return f"P{tenant.top_priority}"
-
-
-class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs
-    """A tenant's cap on a pool or resource that exists."""
-
-    class Meta:
-        model = Quota
-        fields = ("tenant", "scope", "name", "cap")
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse a name that the topology doesn't have, and a negative cap."""
-        said: dict[str, Any] = super().clean() or {}
-        topology = settings.HARNESS_TOPOLOGY
-        known = topology.pools if said.get("scope") == "pool" else topology.resources
-        if said.get("name") and said["name"] not in known:
-            self.add_error("name", f"There is no such {said.get('scope')}; choose from {', '.join(sorted(known))}.")
-        if said.get("cap") is not None and said["cap"] < 0:
-            self.add_error("cap", "From 0.")
-        return said
-
-
-class QuotaAdmin(Settable):
-    """Quotas."""
-
-    may_add = may_change = may_delete = True
-    form = QuotaForm
-    list_display = ("tenant", "scope", "name", "cap")
-    list_select_related = ("tenant",)
-    list_filter = (ByTenant,)
-    autocomplete_fields = ("tenant",)
 
 
 class KeyForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic when it runs

@@ -17,8 +17,9 @@ from unfold.sites import UnfoldAdminSite
 from harness.store import models
 from harness.store.sessions import DEAD_AFTER_S
 from harness.web.admin import letters
-from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, QuotaAdmin, TenantAdmin, in_force
+from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, in_force
 from harness.web.admin.inspected import Listed
+from harness.web.admin.limits import QuotaAdmin, TenantAdmin
 from harness.web.admin.logins import GroupAdmin, LoginAdmin
 from harness.web.admin.marks import mark
 from harness.web.admin.scope import held, scope_of

@@ -1,4 +1,4 @@
-"""`manage.py tenant create | list | artifacts | delete`."""
+"""`manage.py tenant create | set | list | artifacts | delete`."""
 
 import argparse
 import json
@@ -10,11 +10,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from harness.engine import housekeeping
+from harness.engine import housekeeping, operate
 from harness.ops.operators import author, table, told
+from harness.policy import allowance
 from harness.store import artifacts, keys
 from harness.store import housekeeping as stored
-from harness.store.database import Connection
+from harness.store.database import Connection, connect
 
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 PATIENCE_S = 120.0
@@ -34,9 +35,9 @@ def size_bytes(text: str) -> int:
 
 
 class Command(BaseCommand):
-    """Tenants: make, list and delete them; see and set the room of their artifacts."""
+    """Tenants: make, change, list and delete them; see and set the room of their artifacts."""
 
-    help = "Make, list or delete tenants; the room of their artifacts."
+    help = "Make, change, list or delete tenants; the room of their artifacts."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -44,13 +45,11 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", required=True, parser_class=argparse.ArgumentParser)
         create = verbs.add_parser("create", help="make a tenant")
         create.add_argument("name")
-        create.add_argument("--weight", type=float, default=1.0, help="its share against others (default 1)")
-        create.add_argument("--cap", type=int, default=1000, help="most of its tasks in flight (default 1000)")
+        create.add_argument("--weight", default="1", help="its share against others (default 1)")
+        create.add_argument("--cap", default="1000", help="most of its tasks in flight (default 1000)")
+        create.add_argument("--backlog-quota", default="100000", help="most unfinished tasks (default 100,000)")
         create.add_argument(
-            "--backlog-quota", type=int, default=100_000, help="most unfinished tasks (default 100,000)"
-        )
-        create.add_argument(
-            "--top-priority", type=int, default=1, help="the most urgent priority it may ask for, 0 to 3 (default 1)"
+            "--top-priority", default="1", help="the most urgent priority it may ask for, 0 to 3 (default 1)"
         )
         create.add_argument(
             "--artifact-quota",
@@ -59,6 +58,13 @@ class Command(BaseCommand):
             metavar="SIZE",
             help="most that its artifacts may hold, such as 500M (default 10G)",
         )
+        change = verbs.add_parser("set", help="change its limits while everything runs; nothing in flight is stopped")
+        change.add_argument("name")
+        change.add_argument("--weight", help="its share against others; 1 is the usual")
+        change.add_argument("--cap", help="most of its tasks in flight; 0: nothing starts")
+        change.add_argument("--backlog-quota", help="most unfinished tasks; 0: nothing is accepted")
+        change.add_argument("--top-priority", help="the most urgent priority it may ask for, 0 to 3")
+        change.add_argument("--reason", required=True, help="kept in the audit, with your name")
         room = verbs.add_parser("artifacts", help="show what its artifacts hold and may hold")
         room.add_argument("name")
         room.add_argument("--quota", type=size_bytes, metavar="SIZE", help="set it, such as 500M")
@@ -79,13 +85,16 @@ class Command(BaseCommand):
             if options["verb"] == "create":
                 tenant = keys.create_tenant(
                     options["name"],
-                    weight=options["weight"],
-                    cap=options["cap"],
-                    backlog_quota=options["backlog_quota"],
-                    top_priority=options["top_priority"],
+                    weight=allowance.weight(options["weight"]),
+                    cap=allowance.count(options["cap"], "cap"),
+                    backlog_quota=allowance.count(options["backlog_quota"], "backlog_quota"),
+                    top_priority=allowance.top_priority(options["top_priority"]),
                     artifact_quota_bytes=options["artifact_quota"],
                 )
                 self.stdout.write(f"tenant {tenant.name} made; `manage.py key create {tenant.name}` gives it a key")
+                return
+            if options["verb"] == "set":
+                self._set(options)
                 return
             if options["verb"] == "artifacts":
                 self._artifacts(options["name"], options["quota"])
@@ -106,6 +115,25 @@ class Command(BaseCommand):
             self.stdout.write(
                 table(("name", "weight", "cap", "backlog quota", "top priority", "artifact quota bytes"), rows)
             )
+
+    def _set(self, options: dict[str, Any]) -> None:
+        given = {name: options[name] for name in ("weight", "cap", "backlog_quota", "top_priority")}
+        if all(text is None for text in given.values()):
+            raise CommandError("nothing to set: give --weight, --cap, --backlog-quota or --top-priority")
+        with connect(settings.DATABASE_URL, "staff", application_name="harness-tenant") as connection:
+            changed = operate.set_tenant(
+                connection,
+                options["name"],
+                actor=author(),
+                reason=options["reason"],
+                weight=None if given["weight"] is None else allowance.weight(given["weight"]),
+                cap=None if given["cap"] is None else allowance.count(given["cap"], "cap"),
+                backlog_quota=None
+                if given["backlog_quota"] is None
+                else allowance.count(given["backlog_quota"], "backlog_quota"),
+                top_priority=None if given["top_priority"] is None else allowance.top_priority(given["top_priority"]),
+            )
+        self.stdout.write(f"tenant {options['name']}: {changed}; the dispatcher obeys within a second")
 
     def _artifacts(self, name: str, quota_bytes: int | None) -> None:
         if quota_bytes is not None:
