@@ -20,8 +20,9 @@ from pgqueuer.queries import Queries
 from benchmarks import effects, servers
 from benchmarks.submission import AsyncSubmitter, Item, Submitter
 
-# The shape of ../shared/peerbench: 2 such processes; one of 10 where what is compared has 10 slots.
-BATCH, CONCURRENT = 10, int(os.environ.get("HARNESS_BENCH_CONCURRENT", "100"))
+# The shape of ../shared/peerbench: 2 such processes; one of 10 where the others have 10 slots. It wants two batches.
+CONCURRENT = int(os.environ.get("HARNESS_BENCH_CONCURRENT", "100"))
+BATCH = min(10, CONCURRENT // 2)
 
 
 async def _driver() -> Any:

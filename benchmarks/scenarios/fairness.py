@@ -23,6 +23,7 @@ from benchmarks.fairness import judge, scenes, score
 from benchmarks.fairness.scenes import POOLS, Scene
 from benchmarks.stage import Skipped, Stage
 from harness.ops.local.ports import free_port
+from harness.policy.errors import HarnessError
 
 PATIENCE_S = 5.0  # for a quiet machine before an arm, so that a whole run stays within its time
 END_S = 90.0  # beyond its own length that a scene may take to end
@@ -89,7 +90,10 @@ def run(bench: Bench) -> dict[str, Any]:
             turn()
         peers, skipped = bench.choose(NEIGHBOURS[1:2] if bench.quick else NEIGHBOURS)
         for arm in peers:
-            _peer(bench, found, arm)
+            try:
+                _peer(bench, found, arm)
+            except HarnessError as error:  # what the others showed is not lost with one of them
+                found.failures.append(error.message)
         rounds.append(found)
     report = _report(rounds)
     report["skipped"] = [asdict(one) for one in skipped]
