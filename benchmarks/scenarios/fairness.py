@@ -146,6 +146,8 @@ def _judge(log: EffectLog, quick: bool, began_s: Mapping[str, float], found: Fou
         mine.update(judge.elephant(log, slots))
         mine["makespan_vs_alone"] = judge.alone_ratio(log, slots, mine)
         mine["weights"] = judge.weights(log, by_name["weights"], began_s["weights"], slots)
+        if mine["weights"]["dry"]:
+            found.failures.append(f"weights, C = {slots}: out of work were {', '.join(mine['weights']['dry'])}")
         for name in ("classes", "urgent"):
             mine[name] = judge.classes(log, by_name[name], began_s[name], slots)
     found.others["singles_wait"] = judge.waits(log, "singles")
@@ -276,6 +278,7 @@ def _of_capacity(rounds: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) 
         "celery_victim_wait_p50_s": _median([peer["victims"]["p50_s"] for peer in theirs]),
         "victim_p50_gain": _median(gains),
         "jain_min_window": _median([mine["weights"]["jain_min_window"] for mine in ours]),
+        "jain_whole": _median([mine["weights"]["jain_whole"] for mine in ours]),
         "makespan_vs_alone": _median([mine["makespan_vs_alone"] for mine in ours]),
         "makespan_vs_celery": _median(ratios),
         "p1_share_of_slot_s": _median([mine["classes"]["shares"]["p1"] for mine in ours]),
