@@ -78,8 +78,8 @@ def elephant(quick: bool) -> Scene:
 
 
 def alone(quick: bool) -> Scene:
-    """The same tenant with four tenths of those tasks and nobody else: on a fresh database, where nobody ever was."""
-    length_s, duration_s = (1.2, 0.3) if quick else (40.0, 1.0)
+    """The same tenant with three tenths of those tasks and nobody else: on a fresh database, where nobody ever was."""
+    length_s, duration_s = (1.2, 0.3) if quick else (30.0, 1.0)
     return Scene(
         name="alone",
         tenants={ELEPHANT: TenantPlan()},
@@ -122,7 +122,7 @@ def neighbour(quick: bool) -> Scene:
 
 def weights(quick: bool) -> Scene:
     """Four tenants of unequal weight whose tasks take unequally long, none of them ever out of work."""
-    length_s = 5.0 if quick else 60.0
+    length_s = 3.0 if quick else 50.0
     total = sum(weight for weight, _ in WEIGHTS.values())
     arrivals = [
         Arrival(
@@ -152,7 +152,7 @@ def weights(quick: bool) -> Scene:
 def classes(quick: bool, *, with_p0: bool) -> Scene:
     """P1, P2 and P3 with more work than time, of two tenants each; `with_p0`: and P0 with a twentieth of the load."""
     duration_s = 0.2
-    length_s = (2.5 if quick else 20.0) if with_p0 else (4.0 if quick else 40.0)
+    length_s = (1.5 if quick else 20.0) if with_p0 else (2.5 if quick else 35.0)
     name = "urgent" if with_p0 else "classes"
     arrivals: list[Arrival] = []
     for slots, pool in POOLS.items():
@@ -172,14 +172,14 @@ def classes(quick: bool, *, with_p0: bool) -> Scene:
         name=name,
         tenants={} if with_p0 else dict.fromkeys(CLASSES, TenantPlan()),
         arrivals=tuple(arrivals),
-        since_s=0.5 if quick else 5.0,
+        since_s=0.5 if quick else 3.0,
         until_s=length_s,
     )
 
 
 def singles(quick: bool) -> Scene:
     """A run of one tenant, and single tasks of the same tenant beside it; C = 10."""
-    length_s, duration_s = (3.0, 0.3) if quick else (30.0, 1.0)
+    length_s, duration_s = (2.0, 0.2) if quick else (30.0, 1.0)
     kind = waiting(POOLS[10])
     nodes = 1000 if not quick else 150
     run = Part(tag="nodes", n=nodes, duration_s=duration_s, jitter=0.5, kind=kind)
@@ -201,7 +201,7 @@ def singles(quick: bool) -> Scene:
 
 def blocked(quick: bool, *, gate: bool) -> Scene:
     """One run of one tenant: short work that needs nothing and, with `gate`, before it, work for a resource of two."""
-    length_s = 3.0 if quick else 9.0
+    length_s = 2.0 if quick else 9.0
     tag = "beside" if gate else "open"
     free = Part(tag=tag, n=round(1.3 * 10 * length_s / 0.25), duration_s=0.25, kind=waiting(POOLS[10]))
     held = Part(tag="gated", n=40, duration_s=1.0 if quick else GATED_S, kind="bench.gated")
@@ -209,7 +209,7 @@ def blocked(quick: bool, *, gate: bool) -> Scene:
         name="blocked" if gate else "open",
         tenants={} if gate else {"mixed": TenantPlan()},
         arrivals=(Arrival(at_s=0.0, tenant="mixed", run=True, parts=(held, free) if gate else (free,)),),
-        since_s=1.0,
+        since_s=0.5 if quick else 1.0,
         until_s=length_s,
     )
 
