@@ -5,8 +5,8 @@ Submission and schedules share it. Every fault is told with the path of its fiel
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
@@ -21,6 +21,7 @@ from harness.policy.errors import Invalid
 from harness.policy.settings import PRIORITIES, Resource
 from harness.store.transitions import NewTask
 
+CLOCKS_AGREE = timedelta(seconds=5)  # more than a submission waits for its connection, and little beside any ttl
 FURTHEST = timedelta(days=36525)  # what lies beyond the year 9999 in some zone can be stored but not read
 
 
@@ -71,12 +72,16 @@ class Origin:
 
 @dataclass(kw_only=True, slots=True)
 class Desk:
-    """Checks the requests of one submission; `errors` collects what is wrong. `ttl_s`: the default of each priority."""
+    """Checks the requests of one submission; `errors` collects what is wrong. `ttl_s`: the default of each priority.
+
+    `now` is this machine's time; `counted` are the tasks whose start_by was counted from it (by_the_clock).
+    """
 
     body_max_bytes: int
     ttl_s: Sequence[float | None] = DEFAULT_TTL_S
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     errors: list[dict[str, str]] = field(default_factory=list)
+    counted: set[uuid.UUID] = field(default_factory=set)
     _signatures: dict[str, str] = field(default_factory=dict)
     _never: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _start_by: dict[int, datetime | None] = field(default_factory=dict)
@@ -99,6 +104,9 @@ class Desk:
             self._never[kind.name] = beyond_capacity(kind, settings.HARNESS_TOPOLOGY.resources)
         for why in self._never[kind.name]:
             self._tell(f"{at}kind", why)
+        start_by = self._begin_by(request, priority)
+        if start_by is not None and self._from_now(request, start_by):
+            self.counted.add(public_id)
         return NewTask(
             kind=kind.name,
             version=kind.version,
@@ -108,7 +116,7 @@ class Desk:
             input=text,
             public_id=public_id,
             not_before=request.not_before,
-            start_by=self._begin_by(request, priority),
+            start_by=start_by,
             deadline=request.deadline,
             marks=self._marks(request, at, origin) if request.title or request.tags or origin else None,
         )
@@ -159,6 +167,10 @@ class Desk:
         start_by = max(request.not_before or self.now, self.now) + timedelta(seconds=ttl_s)
         return min(start_by, request.deadline) if request.deadline else start_by
 
+    def _from_now(self, request: TaskRequest, start_by: datetime) -> bool:
+        given = start_by in (request.start_by, request.deadline)
+        return not given and (request.not_before is None or request.not_before <= self.now)
+
     def _marks(self, request: TaskRequest, at: str, origin: Origin | None) -> str | None:
         tags: Sequence[str] = ()
         try:
@@ -199,6 +211,24 @@ def unfit_ttl(ttl_s: float) -> str | None:
     if not ttl_s > 0:
         return "must be above 0 seconds"
     return f"must be at most {FURTHEST.total_seconds():.0f} seconds" if ttl_s > FURTHEST.total_seconds() else None
+
+
+def by_the_clock(
+    tasks: Sequence[NewTask], counted: Collection[uuid.UUID], *, now: datetime, server_now: datetime
+) -> Sequence[NewTask]:
+    """Return the tasks with start_by counted from the database's time where it was counted from another.
+
+    What compares with it is the database; a door whose clock is wrong by the ttl would let everything expire at once.
+    """
+    off = server_now - now
+    if not counted or abs(off) <= CLOCKS_AGREE:
+        return tasks
+    return [
+        replace(task, start_by=min(task.start_by + off, task.deadline or task.start_by + off))
+        if task.start_by is not None and task.public_id in counted
+        else task
+        for task in tasks
+    ]
 
 
 def beyond_capacity(kind: Kind, resources: Mapping[str, Resource]) -> tuple[str, ...]:

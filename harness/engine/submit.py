@@ -9,13 +9,13 @@ Nothing here talks to the broker. A refusal stores nothing, not even its idempot
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import psycopg
 
-from harness.engine.requests import Desk, TaskRequest
+from harness.engine.requests import Desk, TaskRequest, by_the_clock
 from harness.kinds import registry
 from harness.policy import admission, money
 from harness.policy.admission import DEFAULT_TTL_S, Admit, Forbidden, OverQuota, Reject, TenantFacts
@@ -64,7 +64,10 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """Requests that fit their kinds, ready to be decided on. `run`: they are the nodes of this run."""
+    """Requests that fit their kinds, ready to be decided on. `run`: they are the nodes of this run.
+
+    `now`: this machine's time then; `counted`: the tasks whose start_by was counted from it.
+    """
 
     tasks: Sequence[NewTask]
     run: RunRequest | None
@@ -72,6 +75,8 @@ class Checked:
     most_urgent_at: int
     idempotency_key: str | None
     fingerprint: Fingerprint | None
+    now: datetime
+    counted: Collection[uuid.UUID] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +179,8 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
     run_id = uuid.uuid4() if checked.run else None
     reserved = False
     try:
-        with queries.as_tenant(connection, tenant.id):
+        with queries.as_tenant(connection, tenant.id) as server_now:
+            tasks = by_the_clock(checked.tasks, checked.counted, now=checked.now, server_now=server_now)
             existing = _existing(
                 connection, tenant, checked, made=run_id or checked.tasks[0].public_id, keep_s=door.keep_keys_s
             )
@@ -198,7 +204,7 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
                     size=count,
                     fanout_cap=checked.run.fanout_cap,
                 )
-            transitions.submit(connection, checked.tasks, tenant=tenant.id, run=run_row, actor=actor)
+            transitions.submit(connection, tasks, tenant=tenant.id, run=run_row, actor=actor)
     except BaseException:
         if reserved:
             door.backlog.released(tenant.id, count)
@@ -209,7 +215,7 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
         task_ids=tuple(task.public_id for task in checked.tasks),
         run_id=run_id,
         existing=False,
-        start_by=min((task.start_by for task in checked.tasks if task.start_by), default=None),
+        start_by=min((task.start_by for task in tasks if task.start_by), default=None),
         standing=standing,
     )
 
@@ -272,6 +278,8 @@ def _check(
         most_urgent_at=most_urgent_at,
         idempotency_key=idempotency_key,
         fingerprint=marks,
+        now=desk.now,
+        counted=desk.counted,
     )
 
 

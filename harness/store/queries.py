@@ -92,11 +92,14 @@ class Readiness:
 
 
 @contextmanager
-def as_tenant(connection: Connection, tenant: int) -> Iterator[None]:
-    """Act for one tenant in a transaction of its own; the setting ends with it."""
+def as_tenant(connection: Connection, tenant: int) -> Iterator[datetime]:
+    """Act for one tenant in a transaction of its own; the setting ends with it. Yields the database's time."""
     with connection.transaction():
-        connection.execute("SELECT set_config('harness.tenant', %s, true)", (str(tenant),))
-        yield
+        row = connection.execute(
+            "SELECT set_config('harness.tenant', %s, true), clock_timestamp()", (str(tenant),)
+        ).fetchone()
+        assert row is not None
+        yield row[1]
 
 
 @contextmanager

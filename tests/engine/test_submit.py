@@ -4,6 +4,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -92,10 +93,7 @@ def test_of_many_wrong_nodes_twenty_are_told(stage: Stage) -> None:
 def test_a_failing_insert_leaves_no_run_and_no_reservation(stage: Stage, web: Connection) -> None:
     here, tenant = door(), facts(stage, quota=10)
     checked = submit.check_run(here, tenant, RunRequest(nodes=noops(6)))
-    task = checked.tasks[0]
-    twice = submit.Checked(
-        tasks=[task] * 6, run=checked.run, most_urgent=2, most_urgent_at=0, idempotency_key=None, fingerprint=None
-    )
+    twice = replace(checked, tasks=[checked.tasks[0]] * 6)
     with pytest.raises(psycopg.errors.UniqueViolation):
         submit.commit(here, web, tenant, twice, actor="test")
     assert stage.one("SELECT count(*) FROM run") == 0

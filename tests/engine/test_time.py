@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.engine import submit
+from harness.engine import requests, submit
 from harness.engine.submit import Door, TaskRequest
 from harness.policy.admission import DEFAULT_TTL_S, TenantFacts, parse_ttl_s
 from harness.policy.errors import Invalid
@@ -42,6 +42,28 @@ def take(stage: Stage, web: Connection, door: Door | None = None, **more: Any) -
 
 def about(moment: datetime | None, expected: datetime) -> bool:
     return moment is not None and abs(moment - expected) < timedelta(seconds=20)
+
+
+@pytest.mark.parametrize("off", [-2 * HOUR, 2 * HOUR])
+def test_a_wrong_clock_at_the_door_changes_no_time_to_start(
+    stage: Stage, web: Connection, monkeypatch: pytest.MonkeyPatch, off: timedelta
+) -> None:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + off
+
+    monkeypatch.setattr(requests, "datetime", Wrong)
+    now = datetime.now(UTC)
+    assert about(take(stage, web, priority=0).start_by, now + timedelta(minutes=5))
+    assert about(take(stage, web, ttl_s=90).start_by, now + timedelta(seconds=90))
+    assert about(take(stage, web, priority=3, deadline=now + 4 * HOUR).start_by, now + 4 * HOUR)
+    assert about(take(stage, web, start_by=now + 3 * HOUR).start_by, now + 3 * HOUR)
+    assert about(take(stage, web, ttl_s=90, not_before=now + 9 * HOUR).start_by, now + 9 * HOUR + timedelta(seconds=90))
+    stage.add_session()
+    stage.submit(priority=3)
+    assert len(stage.tick()) >= 4, "nothing has expired before it could start"
+    assert stage.one("SELECT count(*) FROM task WHERE state = 'failed_terminal'") == 0
 
 
 @pytest.mark.parametrize("priority", range(4))

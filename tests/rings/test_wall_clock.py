@@ -17,7 +17,7 @@ READS = {
     ("datetime", "utcnow"), ("datetime", "today"), ("date", "today"), ("timezone", "now"),
 }  # fmt: skip
 ALLOWED = {
-    "engine/requests.py": "the door: is a moment that a client names in the past, and start_by from a ttl",
+    "engine/requests.py": "the door: is a moment that a client names in the past; by_the_clock mends start_by",
     "engine/operate/readmit.py": "start_by of what a person sends again, as at the door",
     "engine/operate/scopes.py": "the verb: does a pause that a person sets end in the future",
     "engine/schedules.py": "the door: the first moment that is shown of a new schedule",
