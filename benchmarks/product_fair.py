@@ -22,7 +22,7 @@ from harness.engine.dispatch import SCOPES_EVERY_S
 from harness.engine.submit import Door, RunRequest, TaskRequest
 from harness.policy.admission import TenantFacts
 from harness.policy.errors import Unavailable
-from harness.policy.room import needs
+from harness.policy.flow import needs
 from harness.store import keys
 from harness.store.database import Connection
 from harness.store.models import Quota, Tenant

@@ -12,7 +12,7 @@ DELETE FROM quota WHERE scope NOT IN ('pool', 'resource');
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0013_session_place"),)
+    dependencies = (("store", "0015_reasons"),)
     operations = (
         migrations.RunSQL(_MEND, migrations.RunSQL.noop),
         # Deferred trigger events of the rows mended would keep the table from being altered in the same transaction.
