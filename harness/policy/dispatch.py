@@ -76,7 +76,9 @@ class _Planner:
         for resource in line.reserved:
             room.reserved.pop(resource, None)
         self.due = self._reserved_before() if line.reserved else []
-        self.reserved = reserve(line, room, gate, now_s, mean_s=self.mean_s or EST_S, lanes_open=self._open())
+        self.reserved = reserve(
+            line, room, gate, now_s, mean_s=self.mean_s or EST_S, lanes_open=self._open(), first=self.heads.first
+        )
 
     def run(self) -> Plan:
         begun_s = tuple(self.credits_s)

@@ -16,7 +16,7 @@ from math import ceil
 from harness.policy.flow import FlowFacts, needs
 from harness.policy.line import Line
 from harness.policy.plan import Pick
-from harness.policy.room import InFlight, Pause, Room, count
+from harness.policy.room import Pause, Room, hold
 from harness.policy.settings import QUARANTINE
 
 SOFT_FROM_SLOTS = 10
@@ -188,22 +188,18 @@ class Gate:
     def take(self, pick: Pick) -> None:
         """Take all that a pick holds."""
         flow = pick.flow
-        count(
+        hold(
             self.room,
-            InFlight(
-                pool=self.pool,
-                via=QUARANTINE if pick.quarantine else None,
-                tenant=flow.tenant,
-                run=flow.run,
-                signature=flow.signature,
-                leases=1,
-                members=len(pick.tasks),
-                priority=flow.priority,
-                lane=pick.lane,
-                cost=pick.cost,
-                ends_s=(self._now_s + pick.est_s,) if flow.signature else (),
-            ),
+            self.pool,
+            QUARANTINE if pick.quarantine else None,
+            (flow.priority, flow.tenant, flow.run, pick.lane),
+            flow.signature,
+            1,
+            len(pick.tasks),
+            pick.cost,
         )
+        if flow.signature:
+            self.room.ends.append((self._now_s + pick.est_s, flow.signature))
         if self._ramps:
             for scope in (("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)):
                 if scope in self._ramps:

@@ -10,15 +10,17 @@ it waits: what is reserved is room that others don't take. In order of (class, v
 P3 only while their lane may pick, and that lane pays.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from harness.policy.flow import FlowFacts, needs
+from harness.policy.flow import FlowFacts, Head, needs
 from harness.policy.lanes import NO_LANE
 from harness.policy.line import Class, Line
 from harness.policy.plan import Reserved
 from harness.policy.quota import Gate
 from harness.policy.room import Room
+
+First = Callable[[FlowFacts], Head | None]
 
 WAIT_MEANS = 20.0
 IDLE_MOST = 0.05  # of a resource, while reservations gather it
@@ -88,9 +90,12 @@ def shadow_s(flow: FlowFacts, room: Room, now_s: float, mean_s: float) -> float:
 
 
 def reserve(
-    line: Line, room: Room, gate: Gate, now_s: float, *, mean_s: float, lanes_open: Iterable[int]
+    line: Line, room: Room, gate: Gate, now_s: float, *, mean_s: float, lanes_open: Iterable[int], first: First
 ) -> dict[str, Reserved]:
-    """Return who reserves each resource now, beside what other pools have reserved. `lanes_open`: that may pick."""
+    """Return who reserves each resource now, beside what other pools have reserved.
+
+    `lanes_open`: that may pick. `first`: looks at a flow's next task; a flow that turns out empty reserves nothing.
+    """
     found: dict[str, Reserved] = {}
     if not any(is_large(signature) for of_class in line.classes for signature in of_class.orders):
         return found
@@ -100,9 +105,11 @@ def reserve(
         urgent = urgent or bool(line.classes[p].tenants)
         if paid and p not in lanes_open:
             continue
-        for flow in _waiting(p, line, gate, now_s, mean_s, room.capacities):
-            taken = [resource for resource, _ in flow.needs if resource in found or resource in room.reserved]
-            if not taken:
+        for flow, patience in _waiting(p, line, gate, now_s, mean_s, room.capacities):
+            if any(resource in found or resource in room.reserved for resource, _ in flow.needs):
+                continue
+            head = first(flow)
+            if head is not None and now_s - head.ready_s > patience:
                 one = Reserved(flow, p if paid else NO_LANE, _shadow(flow, line, room, now_s, mean_s))
                 found |= {resource: one for resource, _ in flow.needs}
     return found
@@ -116,8 +123,8 @@ def _shadow(flow: FlowFacts, line: Line, room: Room, now_s: float, mean_s: float
 
 def _waiting(
     p: int, line: Line, gate: Gate, now_s: float, mean_s: float, capacities: Mapping[str, int]
-) -> Iterator[FlowFacts]:
-    """Yield flows of a class whose next task has waited long enough for much, in order."""
+) -> Iterator[tuple[FlowFacts, float]]:
+    """Yield flows of a class whose next task may have waited long enough for much, in order, with how long that is."""
     of_class = line.classes[p]
     entries: list[tuple[float, int, str]] = []
     for signature, order in of_class.orders.items():
@@ -139,8 +146,7 @@ def _waiting(
         for run in [*(run for run in (tenant.runs.get(0),) if run and signature in run.flows), *runs]:
             flow = run.flows[signature]
             if now_s - line.since(flow.id) > patience and not (run.id and gate.run(run.id)):
-                yield flow
-                break
+                yield flow, patience
 
 
 def _is_due(of_class: Class, v: float, signature: str) -> bool:

@@ -86,30 +86,54 @@ def measure(
 
 def count(room: Room, use: InFlight) -> None:
     """Count what is in flight. A use of negative numbers takes it off again."""
-    for pool in (use.pool, use.via):
-        if pool in room.free:
-            room.free[pool] -= use.leases
-    of_pool = room.flight.get(use.pool)
-    if of_pool is None:
-        of_pool = room.flight[use.pool] = Flight()
-    of_pool.count(
-        use.priority,
-        use.tenant,
-        use.run,
-        use.lane,
-        leases=use.leases,
-        cost=use.cost or float(use.leases),
-        overrun_s=use.overrun_s,
-        over_cost=use.over_cost,
+    hold(
+        room,
+        use.pool,
+        use.via,
+        (use.priority, use.tenant, use.run, use.lane),
+        use.signature,
+        use.leases,
+        use.members,
+        use.cost or float(use.leases),
+        use.overrun_s,
+        use.over_cost,
     )
-    _add(room.tenants, use.tenant, use.members)
-    if use.run:
-        _add(room.runs, use.run, use.members)
-    for resource, n in needs(use.signature):
-        room.resources[resource] = room.resources.get(resource, 0) - n * use.leases
-        _spend_quota(room, (use.tenant, "resource", resource), n * use.leases)
-    _spend_quota(room, (use.tenant, "pool", use.pool), use.members)
-    room.ends += [(end_s, use.signature) for end_s in use.ends_s]
+    if use.ends_s:
+        room.ends += [(end_s, use.signature) for end_s in use.ends_s]
+
+
+def hold(
+    room: Room,
+    pool: str,
+    via: str | None,
+    of: tuple[int, int, int, int],
+    signature: str,
+    leases: int,
+    members: int,
+    cost: float,
+    overrun_s: float = 0.0,
+    over_cost: float = 0.0,
+) -> None:
+    """Count leases of (priority, tenant, run, lane), or take them off again. The ends of their time aren't noted."""
+    free = room.free
+    if pool in free:
+        free[pool] -= leases
+    if via is not None and via in free:
+        free[via] -= leases
+    flight = room.flight.get(pool)
+    if flight is None:
+        flight = room.flight[pool] = Flight()
+    flight.count(*of, leases=leases, cost=cost, overrun_s=overrun_s, over_cost=over_cost)
+    tenant, run = of[1], of[2]
+    _add(room.tenants, tenant, members)
+    if run:
+        _add(room.runs, run, members)
+    if signature:
+        for resource, n in needs(signature):
+            room.resources[resource] = room.resources.get(resource, 0) - n * leases
+            _spend_quota(room, (tenant, "resource", resource), n * leases)
+    if room.quotas:
+        _spend_quota(room, (tenant, "pool", pool), members)
 
 
 def slow_down(room: Room, ramps: Sequence[ramp.Ramp], held: Sequence[ramp.Held], *, aged_s: float) -> None:

@@ -22,7 +22,7 @@ from harness.policy.look import decide
 from harness.policy.owners import Owners
 from harness.policy.plan import Pick, Plan
 from harness.policy.ramp import WHOLE_AFTER_S
-from harness.policy.room import InFlight, Pause, Room
+from harness.policy.room import Pause, Room
 from harness.policy.settings import QUARANTINE, SYSTEM
 from harness.sim.flows import Flow, FlowKey, Flows
 from harness.sim.rows import Lease, Run, Task, Tenant, count_members, use_of
@@ -215,7 +215,10 @@ class World:
         if self.ramps:
             self._slow_down()
         made = []
-        self.room.reserved = {name: one for line in self.lines.values() for name, one in line.reserved.items()}
+        self.room.reserved = {}
+        for line in self.lines.values():
+            if line.reserved:
+                self.room.reserved |= line.reserved
         for pool in self.pools:
             if not len(self.flows[pool]) or self.room.free.get(pool, 0) <= 0:
                 continue
@@ -418,22 +421,18 @@ class World:
 
     def _give_back(self, lease: Lease, *, leases: int, members: int) -> None:
         flow = lease.flow
-        policy_room.count(
+        over_cost = leases * lease.cost if lease.over else 0.0
+        policy_room.hold(
             self.room,
-            InFlight(
-                lease.pool,
-                lease.via,
-                flow.tenant,
-                flow.run,
-                lease.signature,
-                -leases,
-                -members,
-                flow.priority,
-                lease.lane,
-                -leases * lease.cost,
-                leases * lease.due_s * lease.cost if lease.over else 0.0,
-                over_cost=-leases * lease.cost if lease.over else 0.0,
-            ),
+            lease.pool,
+            lease.via,
+            (flow.priority, flow.tenant, flow.run, lease.lane),
+            lease.signature,
+            -leases,
+            -members,
+            -leases * lease.cost,
+            over_cost * lease.due_s,
+            -over_cost,
         )
         if leases and lease.signature:
             self.room.ends.remove((lease.released_s + lease.est_s, lease.signature))

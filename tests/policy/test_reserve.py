@@ -37,7 +37,7 @@ def test_a_large_demand_that_has_waited_keeps_others_from_what_it_needs() -> Non
     facts, line = scene(3, estimates={"long": 60.0})
     plan = facts.plan(line)
     assert flows(plan) == []
-    assert plan.held == {1: "reserved:licence"}
+    assert plan.held[SMALL.id] == "reserved:licence"
     assert plan.reserved["licence"].flow == LARGE
 
 
