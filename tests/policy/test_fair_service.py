@@ -18,9 +18,9 @@ from harness.sim.meter import jain
 from harness.sim.rows import Lease, Task
 from tests.policy.fair_play import NEEDY, PLAIN, POOL, SLOTS, Play, Scene, kind, scenes, set_up
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=15, deadline=None)
 # A long play isn't shrunk: it would be played hundreds of times more.
-long_plays = settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+long_plays = settings(max_examples=3, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 pools = pytest.mark.parametrize("slots", SLOTS)
 
 
