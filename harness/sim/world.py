@@ -362,7 +362,7 @@ class World:
         self._drop(lease, 1)
 
     def fold_charges(self) -> None:
-        """Fold what was used into the estimates, each charge once (store/sql/snapshot/fold_charges.sql)."""
+        """Fold what was used into the estimates, each charge once (store/sql/snapshot/fold.sql)."""
         if not self.charges:
             return
         used: dict[str, list[float]] = {}
