@@ -23,14 +23,14 @@ from math import ceil
 
 from harness.policy import lanes
 from harness.policy.fairness import Runs, Tenants, singles_first
-from harness.policy.flow import FlowFacts, Head, Look
+from harness.policy.flow import FlowFacts, Head, Look, is_large
 from harness.policy.heads import BUNDLE_MAX, LOST_STARTS_QUARANTINE, Heads, Seen
 from harness.policy.known import Kinds
 from harness.policy.lanes import AGED, LANES, NO_LANE, P0
 from harness.policy.line import Line, Run, Tenant
 from harness.policy.plan import Pick, Plan, Reserved
 from harness.policy.quota import Gate, headroom
-from harness.policy.reserve import is_large, leaves, reserve
+from harness.policy.reserve import leaves, reserve
 from harness.policy.room import Room
 from harness.policy.settings import QUARANTINE
 
@@ -72,7 +72,7 @@ class _Planner:
         self.overruns_s = self.flight.overruns_s(now_s)
         self.credits_s = self._grown()
         expected = bool(line.classes[P0].tenants) or now_s - line.urgent_s <= P0_EXPECTED_S
-        self.headroom = headroom(self.slots, self.mean_s, p0_expected=expected)
+        self.headroom = headroom(self.slots, self.mean_s, p0_expected=expected) if expected else 0
         for resource in line.reserved:
             room.reserved.pop(resource, None)
         self.due = self._reserved_before() if line.reserved else []
@@ -293,7 +293,7 @@ class _Planner:
             lane=lane,
             est_s=self.kinds.estimates.get(head.kind, EST_S) * size,
             cost=self.gate.cost(flow.signature) if flow.signature else 1.0,
-            large=is_large(flow.signature),
+            large=bool(flow.signature) and is_large(flow.signature),
         )
         self.picks.append(pick)
         self.gate.take(pick)

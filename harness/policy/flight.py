@@ -60,11 +60,10 @@ class Flight:
             of_run.cost += cost
             if not of_run.leases:
                 del held.runs[run]
-        if held.leases:
-            self.costs[priority] += cost
-        else:  # what is left of a sum of floats isn't nothing
+        if not held.leases:
             del self.classes[priority][tenant]
-            self.costs[priority] = sum(one.cost for one in self.classes[priority].values())
+        # What is left of a sum of floats isn't nothing.
+        self.costs[priority] = self.costs[priority] + cost if self.classes[priority] else 0.0
         self.tenants[tenant] = self.tenants.get(tenant, 0) + leases
         if not self.tenants[tenant]:
             del self.tenants[tenant]

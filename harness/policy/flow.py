@@ -67,3 +67,14 @@ def needs(signature: str) -> Needs:
     if not signature:
         return ()
     return tuple((name, int(n)) for name, _, n in (part.rpartition("=") for part in signature.split(",")))
+
+
+@lru_cache(maxsize=4096)
+def is_large(signature: str) -> bool:
+    """Return whether a task like this may starve behind small ones: it needs more than one of something, or two things.
+
+    >>> is_large("browser=1"), is_large("browser=2"), is_large("browser=1,licence=1"), is_large("")
+    (False, True, True, False)
+    """
+    found = needs(signature)
+    return len(found) > 1 or any(n > 1 for _, n in found)

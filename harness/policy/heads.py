@@ -80,7 +80,7 @@ class Heads:
 
     def _ask(self, flow: FlowFacts, also: Iterable[FlowFacts]) -> Seen:
         free = self._room.free[self._pool]
-        wanted = self._wanted(flow, also, free)
+        wanted = self._wanted(flow, also, free) if free > 1 or self.looks or also else (flow.id,)
         tasks = free * (BUNDLE_MAX if self._line.bundled or self.bundled else 1)
         # Where there are few flows the same ones are picked again.
         least = HEADS_LEAST if len(self._line) <= 2 * len(wanted) else 1
@@ -107,8 +107,6 @@ class Heads:
         most = min(FLOWS_A_LOOK, (2 * free + 1) * 2 ** min(self.looks, DOUBLES_MOST))
         wanted = {flow.id: None}
         wanted.update((one.id, None) for one in also)
-        if free == 1 and not self.looks:  # the usual tick: one slot, one flow
-            return tuple(wanted)
         for p in (flow.priority, *(p for p in range(4) if p != flow.priority and free > 1)):
             wanted.update((one.id, None) for one in islice(self._coming(p, most), most))
             if len(wanted) >= FLOWS_A_LOOK:

@@ -19,7 +19,7 @@ from itertools import islice
 
 from harness.policy import lanes
 from harness.policy.accounts import Changes, Charge, ClockKey, ClockRow, CreditRow
-from harness.policy.flow import FlowFacts
+from harness.policy.flow import FlowFacts, is_large
 from harness.policy.lanes import AGED, EST_WEIGHT, LANES, MEAN_WEIGHT, Account, mean
 from harness.policy.owners import Owners
 from harness.policy.plan import Pick, Plan, Reserved
@@ -104,6 +104,7 @@ class Line:
             tuple[int, int, str], float
         ] = {}  # (priority, tenant, signature) -> last start, of large demands
         self.reserved: dict[str, Reserved] = {}  # resources that the last plan keeps for somebody
+        self.large = 0  # flows whose tasks may have to reserve
         self.bundled = False  # the last look saw work that shares slots
         self.slots = 0  # of the pool, when it was last planned
         self.urgent_s = -math.inf  # when P0 was last seen
@@ -184,6 +185,7 @@ class Line:
         if not number:
             insort(of_class.orders.setdefault(flow.signature, []), (tenant.clock.v, flow.tenant))
         self._since[flow.id] = since_s
+        self.large += bool(flow.signature) and is_large(flow.signature)
         if flow.priority in AGES:
             insort(of_class.oldest.setdefault(flow.signature, []), (since_s, flow.id))
 
@@ -215,6 +217,7 @@ class Line:
                 self._idle[flow.priority, flow.tenant, 0] = None
                 self._saw(flow.tenant, self.at_s or 0.0)
             since_s = self._since.pop(number)
+            self.large -= bool(flow.signature) and is_large(flow.signature)
             if flow.priority in AGES:
                 _remove(of_class.oldest, flow.signature, (since_s, number))
 

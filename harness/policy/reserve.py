@@ -11,9 +11,8 @@ P3 only while their lane may pick, and that lane pays.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 
-from harness.policy.flow import FlowFacts, Head, needs
+from harness.policy.flow import FlowFacts, Head, is_large, needs
 from harness.policy.lanes import NO_LANE
 from harness.policy.line import Class, Line
 from harness.policy.plan import Reserved
@@ -31,17 +30,6 @@ def leaves(reserved: Reserved, resource: str, n: int, room: Room, end_s: float) 
     """Return whether somebody else may take `n` of a reserved resource, until `end_s`."""
     wanted = dict(reserved.flow.needs)[resource]
     return room.resources.get(resource, 0) - n >= wanted or end_s <= reserved.shadow_s
-
-
-@lru_cache(maxsize=4096)
-def is_large(signature: str) -> bool:
-    """Return whether a task like this may starve behind small ones.
-
-    >>> is_large("browser=1"), is_large("browser=2"), is_large("browser=1,licence=1"), is_large("")
-    (False, True, True, False)
-    """
-    found = needs(signature)
-    return len(found) > 1 or any(n > 1 for _, n in found)
 
 
 def patience_s(signature: str, capacities: Mapping[str, int], mean_s: float) -> float | None:
@@ -97,7 +85,7 @@ def reserve(
     `lanes_open`: that may pick. `first`: looks at a flow's next task; a flow that turns out empty reserves nothing.
     """
     found: dict[str, Reserved] = {}
-    if not any(is_large(signature) for of_class in line.classes for signature in of_class.orders):
+    if not line.large:
         return found
     urgent = False  # a more urgent class has a backlog
     for p in range(4):
