@@ -86,7 +86,7 @@ def parse(
     scenario = Scenario(
         title=top.text("title") + "".join(f" {one}={value}" for one, value in varied.items()),
         seed=top.whole("seed", 1),
-        plan=top.text("plan", "present", among=(*PLANS, FIRST_COME)),
+        plan=top.text("plan", "fair", among=(*PLANS, FIRST_COME)),
         duration_s=duration_s,
         end_s=None if top.flag("drain", default=True) else duration_s,
         ci=_in_ci(top, varied),

@@ -70,7 +70,7 @@ class _Play:
             pools,
             resources,
             scenario.kinds.values(),
-            plan=PLANS.get(scenario.plan, PLANS["present"]),
+            plan=PLANS.get(scenario.plan, PLANS["fair"]),
             first_come=scenario.plan == FIRST_COME,
             watch=self.meter,
         )

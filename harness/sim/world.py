@@ -47,7 +47,7 @@ class Decide(Protocol):
     def __call__(self, pool: str, now_s: float, *, room: Room, standing: Standing, line: Line, look: Look) -> Plan: ...
 
 
-PLANS: dict[str, Decide] = {"present": decide}
+PLANS: dict[str, Decide] = {"fair": decide}
 NO_CAP = 10**9
 FIRST_COME = "first_come"  # no plan: one line for all, without limits
 
