@@ -1,12 +1,13 @@
 """The admin in a real browser: its scripts run under its policy, nothing complains, nothing leaves a narrow window."""
 
+import io
 from pathlib import Path
 
 import pytest
 
 from harness.ops.local.browser import Browser, find
 from tests.admin.conftest import PASSWORD, House
-from tests.dead_letters import bury
+from tests.dead_letters import bury, with_steps
 from tests.web.conftest import start_web
 
 pytestmark = pytest.mark.skipif(find() is None, reason="no Chromium is installed (apt-get install chromium)")
@@ -100,12 +101,16 @@ def test_pictures_are_taken_and_the_login_made_for_them_goes(house: House, root:
     from django.contrib.auth.models import User
     from django.core.management import call_command
 
-    house.task()
+    within, later = bury(house.stage, [house.task(), house.task()])
+    with_steps(house.stage, within)
+    said = io.StringIO()
     web = start_web(root, tmp_path / "web.log")
     try:
-        call_command("screenshots", url=web.url, out=tmp_path / "img")
+        call_command("screenshots", url=web.url, out=tmp_path / "img", stdout=said)
     finally:
         web.stop()
+    assert within < later and f"admin-task-390-dark.png: /admin/store/task/{within}/change/\n" in said.getvalue()
+    assert "past the edge" not in said.getvalue()
     pictures = sorted(path.name for path in (tmp_path / "img").iterdir())
     assert {f"admin-tasks-{width}-{scheme}.png" for width in (1440, 390) for scheme in ("light", "dark")} <= {*pictures}
     assert all((tmp_path / "img" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)

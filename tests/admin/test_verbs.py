@@ -1,5 +1,6 @@
 """State is never edited, only acted on by the verbs that the table offers: once, with a reason and an author."""
 
+import re
 import threading
 from dataclasses import replace
 from typing import Any, Literal
@@ -168,6 +169,33 @@ def test_a_task_page_shows_its_line_of_states_and_tracebacks_to_operators_alone(
         assert detail.status_code == 200 and ("secret.py" in detail.text) is shown, name
 
 
+def steps_of(page: str) -> list[str]:
+    """What the rows of a page's steps say, without times of day."""
+    table = page.split("<h2>Steps</h2>")[1].split("<tbody>")[1].split("</tbody>", maxsplit=1)[0]
+    rows = (re.sub(r"<[^>]*>", " ", row) for row in table.split("<tr>")[1:])
+    return [" ".join(re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "", row).split()) for row in rows]
+
+
+def test_a_task_page_names_its_task_and_folds_the_beginning_of_a_long_line_of_states(house: House) -> None:
+    (task,) = house.stage.submit("noop.single", tenant=house.ours)
+    house.stage.connection.execute(
+        "UPDATE task_body SET title = 'Sum <b>', tags = '{red,team:a}' WHERE task_id = %s", (task,)
+    )
+    client = house.login("viewer")
+    page = client.get(f"/admin/store/task/{task}/change/").text
+    assert "Sum &lt;b&gt;</span> · noop.single" in page and "<dd>red, team:a</dd>" in page and " earlier" not in page
+    for seq in range(2, 15):
+        house.stage.connection.execute(
+            "INSERT INTO event (task_id, tenant_id, seq, at, event, to_state, actor, data) "
+            "VALUES (%s, %s, %s, clock_timestamp(), 'x', %s, 'worker llm+db', '{\"delay_s\": 0.1593920835952276}')",
+            (task, house.ours, seq, "running" if seq % 2 else "failed_retryable"),
+        )
+    page = client.get(f"/admin/store/task/{task}/change/").text
+    before, shown = page.split("<summary>4 earlier</summary>")[1].split("<h2>Attempts</h2>")[0].split("</details>")
+    assert (before.count("h-nowrap"), shown.count("h-nowrap")) == (4, 10)
+    assert "worker llm+<wbr>db" in page and "delay: 159 ms" in page
+
+
 def test_a_task_page_shows_its_steps_and_its_trace_without_them(house: House) -> None:
     task = house.task()
     house.stage.connection.execute(
@@ -177,11 +205,17 @@ def test_a_task_page_shows_its_steps_and_its_trace_without_them(house: House) ->
     )
     with_steps(house.stage, task)
     page = house.login("ours-admin").get(f"/admin/store/task/{task}/change/").text
-    assert all(f'<td class="h-wide">step {n}</td>' in page for n in (1, 2, 3))
-    assert "not finished" in page and "step_started" not in page
-    house.stage.connection.execute("UPDATE step SET differed_at = now(), key = 'left <b>' WHERE ordinal = 1")
+    assert steps_of(page) == [f"{n} step {n} finished begun 1 times took 0 ms" for n in (1, 2)] + [
+        "3 step 3 not finished begun 1 times"
+    ]
+    assert "step_started" not in page
+    house.stage.connection.execute("UPDATE step SET differed_at = now(), key = 'left <b>', begun = 4 WHERE ordinal = 1")
     page = house.login("operator").get(f"/admin/store/task/{task}/change/").text
-    assert "the code that came to it was another" in page and "left &lt;b&gt;" in page
+    assert steps_of(page)[0] == (
+        "1 step 1 left &lt;b&gt; finished, but the code that came to it was another begun 4 times took 0 ms"
+    )
+    house.stage.connection.execute("UPDATE task SET state = 'running', ready = false WHERE id = %s", (task,))
+    assert "under way" in steps_of(house.login("viewer").get(f"/admin/store/task/{task}/change/").text)[2]
     without = house.login("operator").get(f"/admin/store/task/{house.task()}/change/").text
     assert "<h2>Steps</h2>" not in without
 

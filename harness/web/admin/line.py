@@ -8,6 +8,7 @@ from harness.policy.holds import wished
 from harness.policy.lifecycle import TERMINAL, State
 from harness.store.models import Task, TraceEvent
 
+MOST_ROWS = 12  # of a line of states as a table: what stood before is folded away, lest it hide steps and attempts
 LEAST_PERCENT = 0.5  # a narrower part of the bar would not be seen: it joins its neighbour
 
 
@@ -55,6 +56,15 @@ def line_of(events: Sequence[TraceEvent], now: datetime) -> list[Part]:
 def bar_of(parts: Sequence[Part]) -> list[Part]:
     """Return what of a line is wide enough to be drawn."""
     return [part for part in parts if part.width >= LEAST_PERCENT]
+
+
+def folded(rows: int) -> int:
+    """Return how many of a line's rows, from its beginning, are folded away.
+
+    >>> folded(3), folded(12), folded(13), folded(200)
+    (0, 0, 3, 190)
+    """
+    return 0 if rows <= MOST_ROWS else rows - MOST_ROWS + 2
 
 
 def duration(seconds: float) -> str:

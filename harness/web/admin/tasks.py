@@ -11,8 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from harness.policy.steps import EVENTS as OF_STEPS
 from harness.store.models import Attempt, Lease, LeaseMember, Run, Step, Task, TaskBody, TraceEvent, WorkerSession
@@ -185,15 +185,17 @@ class TaskAdmin(Inspected):
         attempts = list(Attempt.objects.filter(task_id=task.pk).order_by("-release_no")[:SHOWN_ATTEMPTS])
         body = (
             TaskBody.objects.filter(task_id=task.pk)
-            .values("error")
+            .values("error", "title", "tags")
             .annotate(
                 input_text=Left(Cast("input", TextField()), SHOWN_CHARS + 1),
                 output_text=Left(Cast("output", TextField()), SHOWN_CHARS + 1),
             )
             .first()
-        ) or {"error": None, "input_text": None, "output_text": None}
+        ) or dict.fromkeys(("error", "title", "tags", "input_text", "output_text"))
         lease = self._lease(task)
         parts = line.line_of(events, timezone.now())
+        rows = [(part, mark(part.state), line.duration(part.seconds)) for part in parts]
+        folded = line.folded(len(rows))
         tracebacks = request.user.has_perm(TRACEBACKS)
         run = Run.objects.filter(id=task.run_id).first() if task.run_id else None
         return {
@@ -210,9 +212,14 @@ class TaskAdmin(Inspected):
                 }
                 for name, verb in verbs.offered(request, task)
             ],
-            "parts": [(part, mark(part.state), line.duration(part.seconds)) for part in parts],
+            "parts": rows,
+            "folded": folded,
+            "parts_before": rows[:folded],
+            "parts_shown": rows[folded:],
             "bar": line.bar_of(parts),
-            "events": [(event, mark(event.to_state), words_of(event.data)) for event in reversed(events)],
+            "events": [
+                (event, mark(event.to_state), by_of(event.actor), words_of(event.data)) for event in reversed(events)
+            ],
             "more_events": len(events) == SHOWN_EVENTS,
             "trace_url": f"{reverse('admin:store_traceevent_changelist')}?q={task.public_id}",
             "attempts": [(attempt, took(attempt), attempt.traceback if tracebacks else None) for attempt in attempts],
@@ -220,6 +227,8 @@ class TaskAdmin(Inspected):
             "more_steps": len(steps) > SHOWN_STEPS,
             "tracebacks": tracebacks,
             "why": why.of(request, task.public_id),
+            "name": body["title"],
+            "tags": body["tags"],
             "error": told(body["error"]),
             "others": foresee.others(request, task, told(body["error"])),
             "input": cut(body["input_text"]),
@@ -265,13 +274,24 @@ def took(attempt: Attempt) -> str:
 
 def step_of(step: Step, *, running: bool) -> dict[str, Any]:
     """Return a step for the page: what it is called, how it stands, and how long it took."""
+    took = ""
     if step.finished_at is not None:
-        stands, took = "finished", line.duration((step.finished_at - step.began_at).total_seconds())
+        stands, like = "finished", "succeeded"
+        took = line.duration((step.finished_at - step.began_at).total_seconds())
     else:
-        stands, took = ("under way" if running else "not finished"), ""
+        stands, like = ("under way", "running") if running else ("not finished", "queued")
     if step.differed_at is not None:
         stands += ", but the code that came to it was another"
-    return {"step": step, "stands": stands, "took": took}
+    return {"step": step, "mark": mark(like), "stands": stands, "took": took}
+
+
+def by_of(actor: str) -> SafeString:
+    """Return who did something, so that a worker's list of pools breaks between two of them.
+
+    >>> by_of("worker llm+db")
+    'worker llm+<wbr>db'
+    """
+    return format_html_join(mark_safe("+<wbr>"), "{}", ((part,) for part in actor.split("+")))
 
 
 def words_of(data: Any) -> str:
@@ -279,7 +299,17 @@ def words_of(data: Any) -> str:
 
     >>> words_of({"reason": "too slow", "spent": 1}), words_of(None)
     ('reason: too slow · spent: 1', '')
+    >>> words_of({"delay_s": 0.1593920835952276, "share": 1 / 3})
+    'delay: 159 ms · share: 0.333'
     """
     if not isinstance(data, dict):
         return "" if data is None else str(data)
-    return " · ".join(f"{name.replace('_', ' ')}: {value}" for name, value in data.items() if value is not None)
+    return " · ".join(_said(name, value) for name, value in data.items() if value is not None)
+
+
+def _said(name: str, value: Any) -> str:
+    if isinstance(value, float) and name.endswith("_s"):
+        name, value = name[:-2], line.duration(value)
+    elif isinstance(value, float):
+        value = f"{round(value, 3):.10g}"
+    return f"{name.replace('_', ' ')}: {value}"

@@ -6,15 +6,15 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from harness.store.models import Attempt, Lease, Run, Task, TraceEvent, WorkerSession
 from harness.web.admin import line
 from harness.web.admin.filters import ByEvent, ByPool, ByPriority, ByTenant, ByVerdict, Claimed, Ended
 from harness.web.admin.inspected import Inspected
 from harness.web.admin.marks import labelled
-from harness.web.admin.tasks import TRACEBACKS, as_id, as_uuid, took, words_of
+from harness.web.admin.tasks import TRACEBACKS, as_id, as_uuid, by_of, took, words_of
 
 
 class _OfTask(Inspected):
@@ -98,8 +98,8 @@ class TraceEventAdmin(_OfTask):
 
     @admin.display(description="actor")
     def by(self, event: TraceEvent) -> SafeString:
-        # A worker of many pools has a long name without a space; it may break after each of them.
-        return format_html_join(mark_safe("+<wbr>"), "{}", ((part,) for part in event.actor.split("+")))
+        """Return who did it."""
+        return by_of(event.actor)
 
     @admin.display(description="state")
     def became(self, event: TraceEvent) -> SafeString:
