@@ -1,5 +1,6 @@
 """Dead letters in the admin: by reason, one by one, sent again once, and each tenant's admin among its own."""
 
+import json
 import re
 from typing import Any
 
@@ -175,3 +176,17 @@ def test_one_is_sent_again_with_another_input_that_was_looked_at_first(house: Ho
     form = client.get(at).text
     client.post(at, {"reason": "as it is", "input": "", "_once": token_of(form)})
     assert (house.stage.state(task), house.stage.row(task)["token_epoch"]) == ("queued", 1)
+
+
+def test_an_input_too_long_to_edit_leaves_the_field_empty_and_is_kept(house: House) -> None:
+    (task,) = dead(house, input='{"tag": "first"}')
+    long = json.dumps({"tag": "x" * 20_000})
+    house.stage.connection.execute("UPDATE task_body SET input = %s WHERE task_id = %s", (long, task))
+    at = f"/admin/store/task/{task}/do/redrive/"
+    client = house.login("operator")
+    page = client.get(at).text
+    field = re.search(r'<textarea name="input"[^>]*>([^<]*)</textarea>', page)
+    assert field and field[1].strip() == "" and "20,000 characters aren&#x27;t shown" in page
+    client.post(at, {"reason": "again", "input": "", "_once": token_of(page)})
+    assert house.stage.state(task) == "queued"
+    assert house.stage.one("SELECT length(input->>'tag') FROM task_body WHERE task_id = %s", task) == 20_000

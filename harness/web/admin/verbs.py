@@ -162,6 +162,8 @@ class _Json(forms.JSONField):
     """A JSON value, written so that people can read it."""
 
     def prepare_value(self, value: Any) -> Any:
+        if value is None:  # nothing to begin with
+            return ""
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
@@ -196,6 +198,6 @@ def _field(name: str, parameter: inspect.Parameter) -> forms.Field:
         return forms.CharField(widget=UnfoldAdminTextInputWidget, **common)
     return _Json(
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 10, "class": "h-json", "spellcheck": "false"}),
-        help_text="JSON. Left empty: as it is.",
+        help_text=f"JSON. Left empty: as it is; more than {foresee.EDITED_MOST_CHARS:,} characters aren't shown here.",
         **common,
     )
