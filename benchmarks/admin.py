@@ -50,8 +50,11 @@ SELECT id, tenant_id, 2, now() + interval '2 s', 'claim', 'queued', 'running', '
 FROM task WHERE state <> 'queued';
 INSERT INTO attempt (task_id, tenant_id, release_no, started, ended, verdict)
 SELECT id, tenant_id, 1, first_claimed_at, finished_at, 'succeed' FROM task WHERE state = 'succeeded';
+INSERT INTO step (task_id, tenant_id, ordinal, key, name, release_no, began_at, finished_at, result)
+SELECT id, tenant_id, n, '', 'step ' || n, 1, first_claimed_at, finished_at, '"done"'
+FROM task, generate_series(1, 5) n WHERE first_claimed_at IS NOT NULL AND (id %% 10 = 0 OR id > {n} - 1000);
 INSERT INTO task_body (task_id, tenant_id, input) SELECT id, tenant_id, '{{}}' FROM task;
-ANALYZE task, event, attempt, task_body;
+ANALYZE task, event, attempt, step, task_body;
 """
 
 
