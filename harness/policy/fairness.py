@@ -14,6 +14,7 @@ a choice costs at most what is in flight, not how many wait.
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
+from math import inf
 
 from harness.policy.flight import Flight, Held
 from harness.policy.line import Line, Orders, Run, Tenant
@@ -79,7 +80,7 @@ class Tenants:
             if tenant not in tenants:
                 self._weight += line.owners.weight(tenant)
         self._v = line.accounts[p].v
-        self._ahead_s = AHEAD_TASKS * line.accounts[p].est_s
+        self._ahead_s = AHEAD_TASKS * line.accounts[p].est_s or inf  # while nothing is known of the class
 
     def best(self) -> int | None:
         """Return the tenant that is next; None: nobody is left.
@@ -109,7 +110,9 @@ class Tenants:
                 first = rank
             if lowest is None or v < lowest[0]:
                 lowest = (v, number)
-        if lowest is not None and self.lowest is None:
+        if lowest is not None and self.lowest is not None:
+            self._v = max(self._v, lowest[0])  # many picks of one plan move V as those of many do
+        elif lowest is not None:
             if self._gate.tenant(self._priority, lowest[1]) is None:
                 self.lowest = lowest[0]
             else:
