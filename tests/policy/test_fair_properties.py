@@ -192,12 +192,13 @@ def test_i6_nobody_with_his_share_of_a_class_is_picked_before_one_below_his(scen
             """How far a tenant is above its share of what the class has in flight with one more."""
             return used(mine, tenant=number) / (len(mine) + 1) - there[number].weight / weights
 
-        def even(number: int) -> bool:
-            """Whether it isn't far ahead in what it had of late: then what it holds now is no claim."""
-            return clocks.get((p, number), 0.0) <= min(clocks.get((p, n), 0.0) for n in waiting) + 5.0
+        def had_less(number: int) -> bool:
+            """Whether it has nothing here, and had no more of late than who is picked: else it has no claim."""
+            mine_v, other_v = clocks.get((p, number), 0.0), clocks.get((p, lease.tenant.id), 0.0)
+            return not used(mine, tenant=number) and mine_v <= other_v
 
         if over(lease.tenant.id) > 1e-9:
-            below = [n for n in waiting if over(n) < -1e-9 and even(n) and (p == 0 or used(flight, tenant=n) < top)]
+            below = [n for n in waiting if over(n) < -1e-9 and had_less(n) and (p == 0 or used(flight, tenant=n) < top)]
             assert not below, (lease.tenant.id, below)
         number = lease.tenant.id
         clocks[p, number] = clocks.get((p, number), 0.0) + lease.est_s / lease.tenant.weight
