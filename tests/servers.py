@@ -10,7 +10,8 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -39,11 +40,12 @@ class _Run:
 
     def start(self) -> None:
         if self._embedded_database or not os.environ.get("BROKER_URL"):
-            _sweep()
-            self._home = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            # The servers' user passes through to its own folder, as in a checkout.
-            self._home.chmod(0o711)
-            self._lock = _lock(self._home)
+            with _alone():  # else a run that begins at the same time takes a new folder for one that was left
+                _sweep()
+                self._home = Path(tempfile.mkdtemp(prefix=_PREFIX))
+                # The servers' user passes through to its own folder, as in a checkout.
+                self._home.chmod(0o711)
+                self._lock = _lock(self._home)
             self._servers = Servers(open_places(self._home), throwaway=True)
         found = self._servers.start(os.environ) if self._servers else dict(os.environ)
         os.environ["DATABASE_URL"] = _test_database(found["DATABASE_URL"])
@@ -93,14 +95,26 @@ def _lock(home: Path) -> int:
     return handle
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other runs of this user from beginning meanwhile."""
+    name = f"harness-tests-{os.geteuid()}.lock"
+    handle = os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _sweep() -> None:
     """Remove what runs that were killed left: their lock is free."""
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if home.stat().st_uid != os.geteuid():
-            continue
         try:
+            if home.stat().st_uid != os.geteuid():
+                continue
             handle = _lock(home)
-        except BlockingIOError:
+        except (BlockingIOError, FileNotFoundError):  # in use, or its run removes it just now
             continue
         _remove(open_places(home))
         os.close(handle)
