@@ -1,7 +1,7 @@
 """`manage.py screenshots`: log in to the admin of a running stack and take pictures for docs/img.
 
 At 1440 and 390 px, light and dark. The login is made for this and removed again. What a page's scripts or its policy
-complain about is printed, and fails the command. Of tasks it takes one that failed within a step, if there is one, and
+complain about is printed, and fails the command. Of tasks it takes the newest that failed after steps, if one did, and
 its picture is as tall as it takes to show its line of states, steps and attempts.
 """
 
@@ -13,15 +13,14 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.urls import reverse
 
 from harness.ops.local import addresses
 from harness.ops.local.browser import Browser
 from harness.ops.operators import told
 from harness.store import people
-from harness.store.models import Step, Task
 
 ROW = "#result_list a[href*='/change/']"
+WITH_STEPS = ".h-dead tr:has(.h-steps + .h-steps) a.h-what"
 LOOKS = ((1440, 900, False), (1440, 900, True), (390, 844, False), (390, 844, True))
 
 
@@ -72,7 +71,7 @@ class Command(BaseCommand):
             pages["letters-redrive"] = redrive
             pages["letters-reason"] = redrive.replace("/redrive/", "/list/")
         task = (
-            self._of_steps()
+            self._first(browser, f"{url}/admin/dead-letters/list/", WITH_STEPS)
             or self._first(browser, f"{url}/admin/store/task/?state=failed_terminal")
             or self._first(browser, f"{url}/admin/store/task/")
         )
@@ -95,13 +94,6 @@ class Command(BaseCommand):
                 browser.look(width=width, height=height, dark=dark)
                 over = browser.run("document.documentElement.scrollWidth - innerWidth")
                 self.stdout.write(f"{file.name}: {path}" + (f" ({over} px past the edge)" if over and over > 0 else ""))
-
-    @staticmethod
-    def _of_steps() -> str | None:
-        """Return the page of the newest failed task that had begun a step and not ended it."""
-        open_steps = Step.objects.filter(finished_at=None).values_list("task_id", flat=True)
-        newest = Task.objects.filter(id__in=open_steps, state="failed_terminal").order_by("-id").first()
-        return reverse("admin:store_task_change", args=(newest.pk,)) if newest else None
 
     @staticmethod
     def _first(browser: Browser, url: str, which: str = "") -> str | None:
