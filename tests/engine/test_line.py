@@ -82,6 +82,23 @@ def test_a_charge_that_comes_with_no_release_is_written_within_a_second(stage: S
     assert stage.one("SELECT mean_s FROM estimate WHERE kind = 'noop.single'") == 5.0
 
 
+def test_a_locked_estimate_keeps_the_leader_not_waiting(stage: Stage) -> None:
+    stage.add_session({"db": 1})
+    stage.submit(n=3)
+    run(stage, list(stage.tick()), slot_s=5.0)
+    stage.fold()
+    with stage.open() as other, other.transaction():
+        other.execute("SELECT FROM estimate FOR UPDATE")
+        run(stage, list(stage.messages), slot_s=9.0)
+        stage.connection.execute("SET lock_timeout = '50ms'")  # it would raise
+        stage.fold()
+    assert stage.one("SELECT mean_s FROM estimate WHERE kind = 'noop.single'") == 5.0
+    assert stage.one("SELECT count(*) FROM charge") == 0
+    run(stage, list(stage.messages), slot_s=15.0)
+    stage.fold()
+    assert stage.one("SELECT mean_s FROM estimate WHERE kind = 'noop.single'") == pytest.approx(6.0)
+
+
 def test_a_change_of_leader_keeps_clocks_and_charges_each_task_once(stage: Stage) -> None:
     stage.add_session({"db": 2})
     other = stage.add_tenant("other")

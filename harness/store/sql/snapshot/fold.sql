@@ -1,5 +1,6 @@
 -- Write what moved in the leader's memory without a release; and, once a second, what goes with none.
 -- Clocks and credits are written as they are, and the charges that moved them go in the same commit: each counts once.
+-- An estimate that somebody has locked stays as it is: a forgotten transaction must not keep the leader waiting.
 -- Returns: whether it was done (not under another epoch). Needs: clock_pkey, class_credit_pkey, charge_pkey, flow_pkey,
 -- estimate_pkey. Locks: leader (share), then rows that only a leader changes.
 -- Parameters: epoch; clocks, credits (jsonb arrays); charges (ids); known (flow ids); forgotten (jsonb array of clock keys);
@@ -42,9 +43,18 @@ used AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(used)s::jsonb) AS x(kind text, n integer, mean_s double precision)
     WHERE EXISTS (SELECT FROM fence)
 ),
+free AS MATERIALIZED (
+    SELECT e.kind, used.n, used.mean_s FROM used CROSS JOIN LATERAL (
+        SELECT kind FROM estimate WHERE kind = used.kind FOR UPDATE SKIP LOCKED) e
+),
+e AS (
+    UPDATE estimate SET mean_s = estimate.mean_s + (free.mean_s - estimate.mean_s)
+        * (1 - power(1 - %(weight)s::double precision, least(100, free.n)))
+    FROM free WHERE estimate.kind = free.kind
+),
 i AS (
-    INSERT INTO estimate (kind, mean_s) SELECT kind, mean_s FROM used
-    ON CONFLICT (kind) DO UPDATE SET mean_s = estimate.mean_s + (excluded.mean_s - estimate.mean_s)
-        * (1 - power(1 - %(weight)s::double precision, least(100, (SELECT n FROM used WHERE used.kind = excluded.kind))))
+    INSERT INTO estimate (kind, mean_s)
+    SELECT kind, mean_s FROM used WHERE NOT EXISTS (SELECT FROM estimate WHERE estimate.kind = used.kind)
+    ON CONFLICT (kind) DO NOTHING
 )
 SELECT EXISTS (SELECT FROM fence)
