@@ -39,7 +39,7 @@ def test_a_scenario_is_played_without_a_database_and_told_as_text_or_json(tmp_pa
     path = tmp_path / "small.toml"
     path.write_text(SCENE.replace("{range}", "[8, 8]"))
     text = run("simulate", path)
-    assert "small (seed 1, plan present)" in text and "8 succeed" in text
+    assert "small (seed 1, plan fair)" in text and "8 succeed" in text
     one, again, other = (json.loads(run("simulate", path, "--json", "--seed", seed)) for seed in (1, 1, 2))
     assert one["missed"] == []
     assert one["makespan_s"] == again["makespan_s"] != other["makespan_s"]
