@@ -48,7 +48,7 @@ def gathering_s(signature: str, capacities: Mapping[str, int], mean_s: float) ->
     While n of cap are gathered, k of them idle until the next of the other cap - k comes free: S / (cap - k), about.
 
     >>> round(gathering_s("browser=2", {"browser": 8}, 1.0), 2), round(gathering_s("browser=8", {"browser": 8}, 1.0), 1)
-    (0.36, 37.9)
+    (0.36, 34.4)
     """
     longest = 0.0
     for resource, n in needs(signature):

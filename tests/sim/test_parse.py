@@ -60,7 +60,7 @@ WORK = {"tenants": "a", "kind": "step", "arrivals": "at"}
         ({"pauses": [{"scope": "world", "key": "x", "until_s": 1}]}, "pauses[0].scope", "must be one of"),
         ({"expect": {"makespan_s": 5}}, 'expect."makespan_s"', "must be [least, most]"),
         ({"expect": {"makespan_s": [5, 1]}}, 'expect."makespan_s"', "is an empty range"),
-        ({"plan": "magic"}, "plan", "must be one of present, first_come"),
+        ({"plan": "magic"}, "plan", "must be one of fair, first_come"),
         ({"ci": 1}, "ci", "must be true or false"),
         ({"ci": {"c": [1]}}, "ci.c", "of a name in [vary]; there is none"),
         ({"measure": {"window_s": 10, "step_s": 3}}, "measure.step_s", "must divide window_s, 10"),
