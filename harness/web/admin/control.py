@@ -110,18 +110,14 @@ class ApiKeyAdmin(Settable):
             raise Http404("there is no such key")
         if not self._may(request, "change"):
             raise PermissionDenied
-        back = reverse("admin:store_apikey_changelist")
-        purpose = f"revoke key {key.pk}"
-        if request.method == "POST":
-            return reasoned.act(request, purpose, back, lambda why: self._revoke(request, key, why))
-        return reasoned.ask(
+        return reasoned.confirm(
             self,
             request,
-            purpose,
-            back,
+            f"revoke key {key.pk}",
             verb="Revoke",
             title=f"Revoke the key {key.prefix} of {key.tenant}?",
             what="It is refused from now on, for good. Work that it has submitted goes on.",
+            do=lambda why: self._revoke(request, key, why),
         )
 
     def _revoke(self, request: HttpRequest, key: ApiKey, reason: str) -> None:
@@ -228,19 +224,15 @@ class PauseAdmin(Settable):
             raise Http404("there is no such pause")
         if not self.has_delete_permission(request, pause):
             raise PermissionDenied
-        back = reverse("admin:store_pause_changelist")
-        purpose = f"resume pause {pause.pk}"
-        if request.method == "POST":
-            return reasoned.act(request, purpose, back, lambda why: self._resume(request, pause, why))
-        return reasoned.ask(
+        return reasoned.confirm(
             self,
             request,
-            purpose,
-            back,
+            f"resume pause {pause.pk}",
             verb="Resume",
             title=f"Resume {pause.scope.replace('_', ' ')} {self.named(pause)}?",
             what=f"Paused by {pause.author}: {pause.reason} What has waited begins again little by little, within "
             "20 seconds.",
+            do=lambda why: self._resume(request, pause, why),
         )
 
     def _resume(self, request: HttpRequest, pause: Pause, reason: str) -> None:

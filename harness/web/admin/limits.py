@@ -11,7 +11,6 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import DELETION, LogEntry
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from harness.engine import operate
@@ -182,18 +181,14 @@ class QuotaAdmin(Settable):
             raise Http404("there is no such quota")
         if not self.has_delete_permission(request, quota):
             raise PermissionDenied
-        back = reverse("admin:store_quota_changelist")
-        purpose = f"clear quota {quota.pk}"
-        if request.method == "POST":
-            return reasoned.act(request, purpose, back, lambda why: self._clear(request, quota, why))
-        return reasoned.ask(
+        return reasoned.confirm(
             self,
             request,
-            purpose,
-            back,
+            f"clear quota {quota.pk}",
             verb="Clear",
             title=f"Clear the quota of {quota.tenant} on {quota.scope} {quota.name}?",
             what=f"It is {quota.cap} now. Without it only the tenant's own cap holds there.",
+            do=lambda why: self._clear(request, quota, why),
         )
 
     def _clear(self, request: HttpRequest, quota: Quota, reason: str) -> None:

@@ -6,22 +6,29 @@ from typing import Any
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
 
 from harness.engine import operate
 from harness.web.admin import once
 
 
-def ask(
+def confirm(
     model_admin: "admin.ModelAdmin[Any]",
     request: HttpRequest,
     purpose: str,
-    back: str,
     *,
     verb: str,
     title: str,
     what: str,
+    do: Callable[[str], None],
 ) -> HttpResponse:
-    """Answer with the page. `what`: what will happen; `purpose` ties its form to the act."""
+    """Answer with the page (GET), or do it with the reason that was sent (POST) and go back to the model's list.
+
+    `what`: what will happen; `purpose` ties the page's form to the act.
+    """
+    back = reverse(f"admin:{model_admin.opts.app_label}_{model_admin.opts.model_name}_changelist")
+    if request.method == "POST":
+        return _act(request, purpose, back, do)
     context = {
         **model_admin.admin_site.each_context(request),
         "opts": model_admin.opts,
@@ -36,7 +43,7 @@ def ask(
     return TemplateResponse(request, "harness/admin/verb.html", context)
 
 
-def act(request: HttpRequest, purpose: str, back: str, do: Callable[[str], None]) -> HttpResponse:
+def _act(request: HttpRequest, purpose: str, back: str, do: Callable[[str], None]) -> HttpResponse:
     """Act on a form that was sent with a reason, once."""
     reason = request.POST.get("reason", "").strip()[: operate.REASON_MAX_CHARS]
     try:
