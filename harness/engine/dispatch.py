@@ -26,7 +26,6 @@ from harness.telemetry import logs
 SCOPES_EVERY_S = 1.0
 FOLD_EVERY_S = 1.0
 CHARGES_WHOLE_EVERY_S = 1.0
-ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
 # A deleted flow is looked at again after these times: longer than any transaction that may have counted on it.
 LOOK_AGAIN_S = (0.3, 2.0, 15.0, 65.0)
 GRACE_S = 5.0  # between a prefork child's soft and hard time limit
@@ -202,7 +201,7 @@ def _fold(connection: Connection, memory: Memory, *, epoch: int) -> None:
     memory.folded_s = now_s
     moved, used, forgotten = memory.moved(), memory.used(), memory.forgotten()
     if moved or used or forgotten:
-        clocks.fold(connection, moved, forgotten=forgotten, used=used, epoch=epoch, weight=ESTIMATE_WEIGHT)
+        clocks.fold(connection, moved, forgotten=forgotten, used=used, epoch=epoch, weight=known.ESTIMATE_WEIGHT)
 
 
 def _look_again(connection: Connection, memory: Memory) -> None:

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from harness.policy.room import Pause
 
+ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
+
 
 class KindFacts(Protocol):
     """What a plan must know of a kind. `costs`: it spends money, so a tenant's budget holds it."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from harness.policy import room as policy_room
 from harness.policy.accounts import Charge, ClockKey
 from harness.policy.flow import Head, Look
-from harness.policy.known import KindFacts, Standing, know
+from harness.policy.known import ESTIMATE_WEIGHT, KindFacts, Standing, know
 from harness.policy.lifecycle import TABLE, TERMINAL, Event, State, exit_event
 from harness.policy.line import Line
 from harness.policy.look import decide
@@ -28,7 +28,6 @@ from harness.sim.flows import Flow, FlowKey, Flows
 from harness.sim.rows import Lease, Run, Task, Tenant, count_members, use_of
 from harness.sim.trace import TracedAttempt
 
-ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
 FOLD_MOST = 100  # tasks of one fold that count
 
 
