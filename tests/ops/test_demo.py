@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from django.conf import settings
 
-from harness.ops.demo import documents, people, verdict
+from harness.ops.demo import documents, people, scenario, verdict
 from harness.store.keys import keys
 from tests.stage import wait_until
 
@@ -147,3 +148,8 @@ def _names(process: psutil.Process, mark: str) -> bool:
         return any(f"{name}={value}".startswith(mark) for name, value in process.environ().items())
     except psutil.Error:
         return False
+
+
+def test_the_quota_that_drops_is_felt_by_the_slots_that_call_the_provider() -> None:
+    slots = settings.HARNESS_TOPOLOGY.pools["llm"].slots
+    assert scenario.LOW_QUOTA < slots <= scenario.QUOTA
