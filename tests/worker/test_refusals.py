@@ -70,7 +70,7 @@ def test_a_database_that_does_not_exist_is_named_at_once(floor: Floor) -> None:
 def test_a_worker_waits_for_the_room_of_those_that_were_killed_instead_of_beginning_anew(floor: Floor) -> None:
     floor.db.execute(
         "INSERT INTO worker_session (uuid, host, pid, pools, kinds, connections, beat_at) "
-        "VALUES (%s, 'here', 1, '{}', '{}', 58, clock_timestamp() - interval '14 s')",
+        "VALUES (%s, 'here', 1, '{}', '{}', 58, clock_timestamp() - interval '8 s')",
         (uuid.uuid4(),),
     )
     worker = floor.start("db")
