@@ -16,7 +16,7 @@ from benchmarks.statistics_of_runs import pairwise, quantile, spread
 RATE_PER_S = 20.0
 TASKS, QUICK_TASKS = 300, 40
 WARM_TASKS = 8  # the first message opens channels and connections, which is start-up and not pick-up
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

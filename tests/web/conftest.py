@@ -16,7 +16,7 @@ import pytest
 from harness.store import keys
 from tests.stage import Stage
 
-STARTS_S = 20.0
+STARTS_S = 60.0
 
 
 @dataclass

@@ -24,7 +24,7 @@ from harness.store.database import Connection, connect
 from harness.store.message import Message
 from tests.places import places_of
 
-STARTS_S = 20.0
+STARTS_S = 60.0
 
 
 def eventually(what: Callable[[], Any], *, within_s: float = 10.0) -> Any:
