@@ -18,7 +18,8 @@ from harness.kinds.registry import Kind
 from harness.policy import terms
 from harness.policy.admission import DEFAULT_TTL_S
 from harness.policy.errors import Invalid
-from harness.policy.settings import PRIORITIES, Resource
+from harness.policy.resources import Resource
+from harness.policy.settings import PRIORITIES
 from harness.store.transitions import NewTask
 
 CLOCKS_AGREE = timedelta(seconds=5)  # more than a submission waits for its connection, and little beside any ttl

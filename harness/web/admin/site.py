@@ -90,7 +90,11 @@ REGISTERED = (
     Entry(models.UsageDay, "Tenants", "bar_chart", ("day", "tenant", "attempts", "tokens", "unpriced_tokens", "usd")),
     Entry(models.Pause, "Control", "pause_circle", PauseAdmin),
     Entry(
-        models.Override, "Control", "edit_note", ("name", "value", "author", "reason", "created_at", "expires_at"), None
+        models.Override,
+        "Resources",
+        "edit_note",
+        ("resource", "field", "value", "author", "reason", "created_at", "until", "ended_at"),
+        None,
     ),
     Entry(
         models.AuditEntry,
