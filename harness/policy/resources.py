@@ -6,7 +6,7 @@ the operator's value holds and what contradicts it gives way (`in_force`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn
 
@@ -60,21 +60,36 @@ class Resource:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """An operator's change of one field, with why; moments in epoch seconds."""
+
+    value: Value
+    author: str = ""
+    reason: str = ""
+    created_s: float = 0.0
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Live:
     """A resource as it is now: overrides applied, and what the database keeps of its limit and of tenants' quotas.
 
-    `proven`, `limit_now`: None before anything was kept. `quotas`: caps by tenant.
+    `proven`, `limit_now`: None before anything was kept. `quotas`: caps by tenant. `overrides`: those in force.
     """
 
     resource: Resource
     proven: int | None = None
     limit_now: int | None = None
     quotas: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    overrides: Mapping[str, Override] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def limit(self) -> int:
-        """How many may use it at once, as last kept; never beyond its capacity."""
-        return self.resource.capacity if self.limit_now is None else min(self.limit_now, self.resource.capacity)
+        """How many may use it at once, as last kept; a fixed limit is its capacity. Never beyond its capacity."""
+        fixed = self.resource.held == "call" and not self.resource.adaptive
+        if fixed or self.limit_now is None:
+            return self.resource.capacity
+        return min(self.limit_now, self.resource.capacity)
 
     def tenant_cap(self, tenant: int) -> int | None:
         """Return how many of it a tenant may hold at once: its quota, else the resource's own cap. None: any number.
@@ -244,11 +259,6 @@ def in_force(resource: Resource, overrides: Mapping[str, Value]) -> Resource:
         start=None if applied.start is None else max(floor, min(applied.start, max(capacity, 1))),
         p0_reserve=min(applied.p0_reserve, max(capacity - 1, 0)),
     )
-
-
-def differing(one: Resource, other: Resource) -> tuple[str, ...]:
-    """Return the fields in which two differ."""
-    return tuple(a.name for a in fields(one) if getattr(one, a.name) != getattr(other, a.name))
 
 
 def _judged(resource: Resource, key: str, value: Value) -> Value:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from harness.policy.resources import Live, Resource, Value, in_force
+from harness.policy.resources import Live, Override, Resource, in_force
 from harness.store import sql
 from harness.store.database import Connection
 
@@ -51,21 +51,25 @@ def effective(connection: Connection, configured: Mapping[str, Resource]) -> dic
     """
     row = connection.execute(sql.load("resources/effective")).fetchone()
     assert row is not None
-    overrides: dict[str, dict[str, Value]] = defaultdict(dict)
+    overrides: dict[str, dict[str, Override]] = defaultdict(dict)
     quotas: dict[str, dict[int, int]] = defaultdict(dict)
-    for resource, field, value in row[0]:
-        overrides[resource][field] = value
+    for resource, field, value, author, reason, created_s, until_s in row[0]:
+        overrides[resource][field] = Override(
+            value=value, author=author, reason=reason, created_s=created_s, until_s=until_s
+        )
     kept = {resource: (proven, limit_now) for resource, proven, limit_now in row[1]}
     for resource, tenant, cap in row[2]:
         quotas[resource][tenant] = cap
     found = {}
     for name, resource in configured.items():
         proven, limit_now = kept.get(name, (None, None))
+        set_of_it = overrides.get(name, {})
         found[name] = Live(
-            resource=in_force(resource, overrides.get(name, {})),
+            resource=in_force(resource, {field: one.value for field, one in set_of_it.items()}),
             proven=proven,
             limit_now=limit_now,
             quotas=quotas.get(name, {}),
+            overrides=set_of_it,
         )
     return found
 
@@ -108,3 +112,12 @@ def kept(connection: Connection) -> dict[str, ResourceNow]:
         )
         for row in cursor
     }
+
+
+def changes(connection: Connection, resource: str | None = None, *, most: int) -> list[Change]:
+    """Return the newest changes of limits, of one resource or all."""
+    cursor = connection.execute(sql.load("resources/changes"), {"resource": resource, "most": most})
+    return [
+        Change(resource=row[0], at_s=row[1].timestamp(), old=row[2], new=row[3], reason=row[4], mode=row[5])
+        for row in cursor
+    ]
