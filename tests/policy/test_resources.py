@@ -17,8 +17,10 @@ LLM = parse("llm", CALL)
 BROWSER = parse("browser", TASK)
 
 NO_NUMBERS: tuple[Any, ...] = (math.nan, math.inf, -math.inf, True, "5", None, [])
-NO_COUNTS = (0, -1, 1.5, 10**9, *NO_NUMBERS)
-NO_RATES = (0, 0.0, -60, 1e-9, 1e12, *NO_NUMBERS)
+NO_COUNTS: tuple[Any, ...] = (0, -1, 1.5, 10**9, *NO_NUMBERS)
+NO_RATES: tuple[Any, ...] = (0, 0.0, -60, 1e-9, 1e12, *NO_NUMBERS)
+NO_LIMITERS: tuple[Any, ...] = ("vegas", "", 5, None, True, [])
+NO_TRUTHS: tuple[Any, ...] = (1, 0, "on", None, math.nan)
 WRONG: tuple[tuple[str, Any], ...] = (
     *(("capacity", wrong) for wrong in NO_COUNTS),
     *(("floor", wrong) for wrong in NO_COUNTS),
@@ -30,8 +32,8 @@ WRONG: tuple[tuple[str, Any], ...] = (
     *(("retry_ratio", wrong) for wrong in (-0.1, 1.1, *NO_NUMBERS)),
     *(("retry_per_s", wrong) for wrong in (-1, 1e6, *NO_NUMBERS)),
     *(("tenant_cap", wrong) for wrong in (-1, 1.5, 2**31, *NO_NUMBERS)),
-    *(("limiter", wrong) for wrong in ("vegas", "", 5, None, True, [])),
-    *(("breaker", wrong) for wrong in (1, 0, "on", None, math.nan)),
+    *(("limiter", wrong) for wrong in NO_LIMITERS),
+    *(("breaker", wrong) for wrong in NO_TRUTHS),
     ("floor", 51),
     ("start", 4),
     ("start", 51),
