@@ -5,8 +5,9 @@ What operators set stands in store.overrides. Nothing here decides; policy.resou
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 
 from harness.policy.resources import Live, Override, Resource, in_force
 from harness.store import sql
@@ -117,7 +118,14 @@ def kept(connection: Connection) -> dict[str, ResourceNow]:
 def changes(connection: Connection, resource: str | None = None, *, most: int) -> list[Change]:
     """Return the newest changes of limits, of one resource or all."""
     cursor = connection.execute(sql.load("resources/changes"), {"resource": resource, "most": most})
-    return [
-        Change(resource=row[0], at_s=row[1].timestamp(), old=row[2], new=row[3], reason=row[4], mode=row[5])
-        for row in cursor
-    ]
+    return [_change(*row) for row in cursor]
+
+
+def last_changes(connection: Connection, names: Iterable[str]) -> dict[str, Change]:
+    """Return the newest change of each resource's limit, of those that have one."""
+    cursor = connection.execute(sql.load("resources/last_changes"), {"resources": list(names)})
+    return {row[0]: _change(*row) for row in cursor}
+
+
+def _change(resource: str, at: datetime, old: int | None, new: int, reason: str, mode: str) -> Change:
+    return Change(resource=resource, at_s=at.timestamp(), old=old, new=new, reason=reason, mode=mode)

@@ -11,7 +11,7 @@ from harness.engine.operate.one import cancel, pause, priority, requeue, resume
 from harness.engine.operate.readmit import KEEP
 from harness.engine.operate.redrive import Forecast, forecast, forecast_one
 from harness.engine.operate.registry import VERBS, Done, Verb, offered
-from harness.engine.operate.resources import Overridden, clear_resource, set_resource, value_shown
+from harness.engine.operate.resources import Overridden, check_resource, clear_resource, set_resource, value_shown
 from harness.engine.operate.scopes import pause_scope, resume_scope
 from harness.engine.operate.tally import Tally
 from harness.engine.operate.who import REASON_MAX_CHARS, hold_of
@@ -34,6 +34,7 @@ __all__ = (
     "bulk",
     "cancel",
     "check_quota",
+    "check_resource",
     "clear_quota",
     "clear_resource",
     "forecast",

@@ -64,9 +64,7 @@ def set_resource(
     configured = _configured(name)
     with connection.transaction():
         overrides.lock(connection, name)
-        live = resources.effective(connection, {name: configured})[name]
-        others = {field: one.value for field, one in live.overrides.items() if field not in changes}
-        kept = checked(in_force(configured, others), changes)
+        live, kept = _checked(connection, configured, changes)
         new = {field: value for field, value in kept.items() if not _stands(live, field, value, until)}
         if not new:
             return Overridden(before={}, after={})
@@ -78,6 +76,14 @@ def set_resource(
         _note(connection, actor=actor, name=name, reason=why, done=done)
     Doorbell().ring(connection)
     return done
+
+
+def check_resource(
+    connection: Connection, name: str, changes: Mapping[str, Value], *, until: datetime | None = None
+) -> None:
+    """Check what would be set, beside what else is in force. Raises: Invalid naming the field; NotFound."""
+    _check_until(until)
+    _checked(connection, _configured(name), changes)
 
 
 def clear_resource(
@@ -128,6 +134,14 @@ def value_shown(value: Value, name: str) -> str:
     if value == 0 and name in ("capacity", "tenant_cap"):
         return "0 (nothing uses it)"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
+
+
+def _checked(
+    connection: Connection, configured: Resource, changes: Mapping[str, Value]
+) -> tuple[Live, dict[str, Value]]:
+    live = resources.effective(connection, {configured.name: configured})[configured.name]
+    others = {field: one.value for field, one in live.overrides.items() if field not in changes}
+    return live, checked(in_force(configured, others), changes)
 
 
 def _stands(live: Live, field: str, value: Value, until: datetime | None) -> bool:

@@ -31,6 +31,9 @@ class Override(models.Model):
         )
         indexes = (models.Index(fields=("ended_at",), name="override_over", condition=Q(ended_at__isnull=False)),)
 
+    def __str__(self) -> str:
+        return f"{self.field} of {self.resource}"
+
 
 class ResourceState(models.Model):
     """What was last seen of a resource at `seen_at`. `proven`: the last ceiling that held, for a new beginning.
