@@ -3,7 +3,7 @@
 For who sees every tenant: a resource is everyone's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -45,7 +45,7 @@ class _Row:
     notes: tuple[str, ...]
     last: Change | None
     last_at: datetime | None
-    overrides: tuple[tuple[str, str, str, str], ...]
+    overrides: tuple[tuple[str, str], ...]
 
 
 def urls(
@@ -107,10 +107,7 @@ def _row(live: Live, seen: ResourceNow | None, last: Change | None, now_s: float
         notes=tuple(_notes(live, seen, now_s)),
         last=last,
         last_at=None if last is None else _utc(last.at_s),
-        overrides=tuple(
-            (field, operate.value_shown(one.value, field), one.author, _told(one.reason, one.until_s))
-            for field, one in sorted(live.overrides.items())
-        ),
+        overrides=tuple(_together(live)),
     )
 
 
@@ -131,8 +128,15 @@ def _notes(live: Live, seen: ResourceNow | None, now_s: float) -> list[str]:
     return found
 
 
-def _told(reason: str, until_s: float | None) -> str:
-    return reason if until_s is None else f"{reason} (until {_clock(until_s)})"
+def _together(live: Live) -> Iterator[tuple[str, str]]:
+    """Return the fields that were set in one act, with who and why once."""
+    acts: dict[tuple[str, str, float | None], list[str]] = {}
+    for field, one in sorted(live.overrides.items()):
+        said = f"{field} {operate.value_shown(one.value, field)}"
+        acts.setdefault((one.author, one.reason, one.until_s), []).append(said)
+    for (author, reason, until_s), said_of_it in acts.items():
+        until = "" if until_s is None else f" (until {_clock(until_s)})"
+        yield ", ".join(said_of_it), f"{author}: {reason}{until}"
 
 
 def _clock(at_s: float | None) -> str:
