@@ -117,7 +117,8 @@ def kept(connection: Connection) -> dict[str, ResourceNow]:
 
 def changes(connection: Connection, resource: str | None = None, *, most: int) -> list[Change]:
     """Return the newest changes of limits, of one resource or all."""
-    cursor = connection.execute(sql.load("resources/changes"), {"resource": resource, "most": most})
+    name = "resources/changes" if resource is None else "resources/changes_of"
+    cursor = connection.execute(sql.load(name), {"resource": resource, "most": most})
     return [_change(*row) for row in cursor]
 
 

@@ -1,13 +1,15 @@
 """What the database adds to resources.toml: overrides in force, quotas, the last state of each, changes of limits."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from django.conf import settings
 
 from harness.policy.resources import Resource
-from harness.store import resources
+from harness.store import housekeeping, resources
 from harness.store.resources import Change, ResourceNow
 from tests.stage import Stage
+from tests.store.plans import plan_of
 
 LLM = Resource(name="llm:default", held="call", capacity=50, limiter="csl", floor=5, p0_reserve=1)
 BROWSER = Resource(name="browser", held="task", capacity=3, breaker=False)
@@ -98,3 +100,33 @@ def test_a_limit_kept_above_a_capacity_that_was_lowered_counts_no_longer(stage: 
     resources.keep(stage.connection, [ResourceNow(resource="llm:default", limit_now=45)], [])
     override(stage, "llm:default", "capacity", "20")
     assert resources.effective(stage.connection, CONFIGURED)["llm:default"].limit == 20
+
+
+def test_changes_are_found_by_their_indexes_however_many_there_are(stage: Stage) -> None:
+    stage.connection.execute(
+        "INSERT INTO limit_change (resource, at, old, new, reason, mode) "
+        "SELECT 'llm:' || i % 3, now() - make_interval(secs => i), i, i + 1, 'probe', 'ramp' "
+        "FROM generate_series(1, 20000) i"
+    )
+    for name in ("changes", "changes_of", "last_changes"):
+        plan = plan_of(stage, f"resources/{name}")
+        assert "limit_change_" in plan and "Seq Scan on limit_change" not in plan, plan
+    newest = resources.last_changes(stage.connection, ["llm:0", "llm:1", "none"])
+    assert {name: one.old for name, one in newest.items()} == {"llm:0": 3, "llm:1": 1}
+    assert [one.old for one in resources.changes(stage.connection, "llm:2", most=2)] == [2, 5]
+    assert [one.old for one in resources.changes(stage.connection, most=3)] == [1, 2, 3]
+
+
+def test_old_changes_and_overrides_that_ended_long_ago_go_with_the_retention(stage: Stage) -> None:
+    override(stage, "llm:default", "capacity", "20", "NULL, now() - interval '40 d'")
+    override(stage, "llm:default", "rpm", "60", "now() - interval '40 d', NULL")
+    override(stage, "llm:default", "tpm", "60", "NULL, now() - interval '5 d'")
+    old, young = (Change(resource="x", at_s=None, old=1, new=n, reason="x", mode="ramp") for n in (2, 3))
+    resources.keep(stage.connection, [], [old])
+    stage.connection.execute("UPDATE limit_change SET at = now() - interval '40 d'")
+    resources.keep(stage.connection, [], [young])
+    before = stage.one("SELECT now()") - timedelta(days=30)
+    assert list(housekeeping.delete_old_limits(stage.connection, before=before)) == [1, 1]
+    assert [one.new for one in resources.changes(stage.connection, most=9)] == [3]
+    left = stage.connection.execute("SELECT field FROM override ORDER BY 1").fetchall()
+    assert left == [("rpm",), ("tpm",)], "one that nobody has ended yet stays"
