@@ -32,7 +32,7 @@ class RunContext:
         self._process = process
         self._running = running
         self._task = task
-        self._resources = kind.resources
+        self._resources = kind.may_need()
         self._output: Output | None = None
         self._lock = threading.Lock()  # of what threads of the kind share: the hand for calls, and what was spent
         self._steps = Steps(

@@ -130,6 +130,8 @@ def retain(connection: Connection, *, keep_days: float, dead_keep_days: float, s
         done.count("event", rows)
     for rows in housekeeping.delete_old_reasons(connection, before=before):
         done.count("wait_reason", rows)
+    for rows in housekeeping.delete_old_limits(connection, before=before):
+        done.count("limit_change", rows)
     # 3. What is over by itself
     for rows in housekeeping.delete_expired_keys(connection):
         done.count("idempotency", rows)
@@ -176,6 +178,7 @@ def retain_some(
         ("run", housekeeping.delete_empty_runs(connection, before=before)),
         ("event", housekeeping.delete_orphaned_events(connection, before=before)),
         ("wait_reason", housekeeping.delete_old_reasons(connection, before=before)),
+        ("limit_change", housekeeping.delete_old_limits(connection, before=before)),
     ):
         for rows in steps[1]:
             done.count(steps[0], rows)

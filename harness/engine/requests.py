@@ -18,7 +18,9 @@ from harness.kinds.registry import Kind
 from harness.policy import terms
 from harness.policy.admission import DEFAULT_TTL_S
 from harness.policy.errors import Invalid
-from harness.policy.settings import PRIORITIES, Resource
+from harness.policy.flow import needs
+from harness.policy.resources import Resource
+from harness.policy.settings import PRIORITIES
 from harness.store.transitions import NewTask
 
 CLOCKS_AGREE = timedelta(seconds=5)  # more than a submission waits for its connection, and little beside any ttl
@@ -82,8 +84,8 @@ class Desk:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     errors: list[dict[str, str]] = field(default_factory=list)
     counted: set[uuid.UUID] = field(default_factory=set)
-    _signatures: dict[str, str] = field(default_factory=dict)
-    _never: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _signatures: dict[str, str] = field(default_factory=dict)  # of kinds whose tasks all have the same
+    _never: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     _start_by: dict[int, datetime | None] = field(default_factory=dict)
 
     def check(
@@ -98,11 +100,12 @@ class Desk:
             self._tell(f"{at}kind", f"there is no kind {request.kind!r}; GET /api/v1/kinds lists them")
             return None
         text = payload.encode(request.input, f"{at}input", max_bytes=self.body_max_bytes)
-        self._check_values(kind, request, priority, at)
-        if kind.name not in self._signatures:
-            self._signatures[kind.name] = kind.signature
-            self._never[kind.name] = beyond_capacity(kind, settings.HARNESS_TOPOLOGY.resources)
-        for why in self._never[kind.name]:
+        checked = self._check_values(kind, request, priority, at)
+        signature = self._signature(kind, checked)
+        if (kind.name, signature) not in self._never:
+            found = beyond_capacity(kind.name, signature, settings.HARNESS_TOPOLOGY.resources)
+            self._never[kind.name, signature] = found
+        for why in self._never[kind.name, signature]:
             self._tell(f"{at}kind", why)
         start_by = self._begin_by(request, priority)
         if start_by is not None and self._from_now(request, start_by):
@@ -112,7 +115,7 @@ class Desk:
             version=kind.version,
             pool=kind.pool,
             priority=priority,
-            signature=self._signatures[kind.name],
+            signature=signature,
             input=text,
             public_id=public_id,
             not_before=request.not_before,
@@ -121,15 +124,24 @@ class Desk:
             marks=self._marks(request, at, origin) if request.title or request.tags or origin else None,
         )
 
-    def _check_values(self, kind: Kind, request: TaskRequest, priority: int, at: str) -> None:
+    def _signature(self, kind: Kind, checked: BaseModel | None) -> str:
+        if checked is not None and kind.one_of:
+            return kind.signature_of(checked)
+        if kind.name not in self._signatures:
+            self._signatures[kind.name] = kind.signature
+        return self._signatures[kind.name]
+
+    def _check_values(self, kind: Kind, request: TaskRequest, priority: int, at: str) -> BaseModel | None:
+        checked = None
         try:
-            kind.input.model_validate(request.input)
+            checked = kind.input.model_validate(request.input)
         except ValidationError as error:
             self.errors += payload.told_by_pydantic(error, f"{at}input")
         if priority not in PRIORITIES:
             self._tell(f"{at}priority", f"must be 0 (most urgent) to 3, not {priority}")
         if request.not_before or request.start_by or request.deadline or request.ttl_s is not None:
             self._check_times(request, at)
+        return checked
 
     def _check_times(self, request: TaskRequest, at: str) -> None:
         times = {name: getattr(request, name) for name in ("not_before", "start_by", "deadline")}
@@ -231,13 +243,13 @@ def by_the_clock(
     ]
 
 
-def beyond_capacity(kind: Kind, resources: Mapping[str, Resource]) -> tuple[str, ...]:
-    """Return why a task of this kind could never start: it needs more of a resource than there is."""
+def beyond_capacity(kind: str, signature: str, resources: Mapping[str, Resource]) -> tuple[str, ...]:
+    """Return why a task of this kind and signature could never start: it needs more of a resource than there is."""
     return tuple(
-        f"{kind.name} needs {n} of {name!r}, and there are {resources[name].capacity} in all: it could never start. "
+        f"{kind} needs {n} of {name!r}, and there are {resources[name].capacity} in all: it could never start. "
         f"Raise resources.{name}.capacity in resources.toml"
         if name in resources
-        else f"{kind.name} needs {n} of {name!r}, which resources.toml doesn't have: it could never start"
-        for name, n in kind.resources.items()
+        else f"{kind} needs {n} of {name!r}, which resources.toml doesn't have: it could never start"
+        for name, n in needs(signature)
         if name not in resources or n > resources[name].capacity
     )

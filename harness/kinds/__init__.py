@@ -2,6 +2,17 @@
 
 from harness.kinds.context import Context
 from harness.kinds.errors import Cancelled, Permanent, RateLimited, StepMismatch, TimedOut, Transient
-from harness.kinds.registry import Kind, kind
+from harness.kinds.registry import Kind, OneOf, kind
 
-__all__ = ["Cancelled", "Context", "Kind", "Permanent", "RateLimited", "StepMismatch", "TimedOut", "Transient", "kind"]
+__all__ = [
+    "Cancelled",
+    "Context",
+    "Kind",
+    "OneOf",
+    "Permanent",
+    "RateLimited",
+    "StepMismatch",
+    "TimedOut",
+    "Transient",
+    "kind",
+]

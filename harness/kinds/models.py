@@ -20,9 +20,13 @@ _configured: Models | None = None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """How to call a model now. `priced_as`: its name in the price table; `api_key` stays out of `repr`."""
+    """How to call a model now. `resource`: what its calls take a permit of; `priced_as`: its name in the price table.
+
+    `api_key` stays out of `repr`.
+    """
 
     name: str
+    resource: str
     upstream: str
     priced_as: str
     base_url: str
@@ -65,12 +69,25 @@ def access(name: str | None = None, environment: Mapping[str, str] | None = None
     upstream = model.upstream or _needed(environment, model.upstream_env or "")
     return Access(
         name=model.name,
+        resource=model.resource,
         upstream=upstream,
         priced_as=model.name if model.price else upstream,
         base_url=provider.base_url or _needed(environment, provider.base_url_env or ""),
         # Where no key is needed the client still wants one.
         api_key=environment.get(provider.api_key_env or "", "").strip() or "none",
     )
+
+
+def resource(name: str | None = None) -> str:
+    """Return the resource of a model (None: the default one); that of the default one for a name that isn't known."""
+    models = configured()
+    return (models.models.get(name or models.default) or models.models[models.default]).resource
+
+
+def resources() -> tuple[str, ...]:
+    """Return the resources of all models, that of the default one first."""
+    first = resource()
+    return (first, *sorted({one.resource for one in configured().models.values()} - {first}))
 
 
 def redact(text: str) -> str:

@@ -6,7 +6,7 @@ and output, and its limits. Registering checks nothing against resources.toml; `
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +20,22 @@ BUNDLE_EST_S = 0.1  # a bundle's members are expected to take this long together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OneOf:
+    """One of several resources, by a task's input: `of` the checked input; `every`: those that it may be, usual first.
+
+    Both are asked anew each time: what they look at may be read after the kind is registered.
+    """
+
+    of: Callable[[Any], str]
+    every: Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
-    """One registered type of work. Times in seconds; `resources` maps a resource to how many of it one task needs."""
+    """One registered type of work. Times in seconds; `resources` maps a resource to how many of it one task needs.
+
+    `one_of`: beside those it needs one of one of these.
+    """
 
     name: str
     version: int
@@ -30,6 +44,7 @@ class Kind:
     input: type[BaseModel]
     output: type[BaseModel] | None
     resources: Mapping[str, int] = field(default_factory=dict)
+    one_of: OneOf | None = None
     timeout_s: float = 60.0
     max_attempts: int = 4
     bundle: bool = False
@@ -38,8 +53,30 @@ class Kind:
 
     @property
     def signature(self) -> str:
-        """The resource signature, canonical: 'browser=1,llm:default=2'; '' when it needs none."""
-        return ",".join(f"{name}={n}" for name, n in sorted(self.resources.items()))
+        """The resource signature, canonical: 'browser=1,llm:default=2'; '' when it needs none. Of a usual input."""
+        return self._signature(self.one_of.every()[0] if self.one_of else None)
+
+    @property
+    def signatures(self) -> frozenset[str]:
+        """Every signature that its tasks may have."""
+        return frozenset(map(self._signature, self.one_of.every() if self.one_of else (None,)))
+
+    def signature_of(self, payload: Any) -> str:
+        """Return the signature of a task with this input, which has been checked."""
+        return self._signature(self.one_of.of(payload) if self.one_of else None)
+
+    def may_need(self) -> dict[str, int]:
+        """Return every resource that a task of it may need, with how many."""
+        needs = dict(self.resources)
+        for name in self.one_of.every() if self.one_of else ():
+            needs[name] = self.resources.get(name, 0) + 1
+        return needs
+
+    def _signature(self, chosen: str | None) -> str:
+        needs = dict(self.resources)
+        if chosen is not None:
+            needs[chosen] = needs.get(chosen, 0) + 1
+        return ",".join(f"{name}={n}" for name, n in sorted(needs.items()))
 
 
 _KINDS: dict[str, Kind] = {}
@@ -53,6 +90,7 @@ def kind(
     output: type[BaseModel] | None = None,
     version: int = 1,
     resources: Mapping[str, int] | None = None,
+    one_of: OneOf | None = None,
     timeout_s: float = 60.0,
     max_attempts: int = 4,
     bundle: bool = False,
@@ -63,6 +101,7 @@ def kind(
 
     `bundle=True` is a promise: short, no call, step, ask or spawn; `ctx.db` is fine (architecture, decision 10).
     `costs=True`: it spends money (`ctx.spent`), so a tenant's budget holds it; it must declare a resource.
+    `one_of`: beside `resources` one more, by the input (which model, which site).
     Raises: Invalid naming the argument.
     """
 
@@ -72,12 +111,12 @@ def kind(
         for what, value in (("timeout_s", timeout_s), ("est_s", est_s), ("max_attempts", max_attempts)):
             if not value > 0:
                 raise Invalid(f"kind {name!r}: {what} must be above 0, not {value!r}", field=what)
-        if bundle and (est_s > BUNDLE_EST_S or resources):
+        if bundle and (est_s > BUNDLE_EST_S or resources or one_of):
             raise Invalid(
                 f"kind {name!r}: a bundled kind takes at most {BUNDLE_EST_S} s (est_s) and needs no resources",
                 field="bundle",
             )
-        if costs and not resources:
+        if costs and not resources and not one_of:
             raise Invalid(f"kind {name!r}: what costs declares the resource that it pays for", field="resources")
         _KINDS[name] = Kind(
             name=name,
@@ -87,6 +126,7 @@ def kind(
             input=input,
             output=output,
             resources=MappingProxyType(dict(resources or {})),
+            one_of=one_of,
             timeout_s=timeout_s,
             max_attempts=max_attempts,
             bundle=bundle,
@@ -129,7 +169,7 @@ def check_against(topology: Topology) -> None:
             raise Invalid(
                 f"kind {one.name!r} names pool {one.pool!r}, which resources.toml doesn't offer", field="pool"
             )
-        for name, n in one.resources.items():
+        for name, n in one.may_need().items():
             if name not in topology.resources:
                 raise Invalid(
                     f"kind {one.name!r} needs resource {name!r}, unknown to resources.toml", field="resources"

@@ -1,8 +1,11 @@
 """What operators' commands share: every error of Harness or of the database becomes one line that names the fix."""
 
+import argparse
 import getpass
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from django.core.management.base import CommandError
@@ -52,6 +55,29 @@ def told(*, after: str = "") -> Iterator[None]:
         if isinstance(error, psycopg.errors.InvalidParameterValue) and reason.startswith("role "):  # made with them
             raise CommandError(NO_TABLES) from None
         raise CommandError(f"the database: {reason}{after and f'; {after}'}") from None
+
+
+def moment(text: str) -> datetime:
+    """Return a moment to come that was written as a time from now (90s, 30m, 1h, 2d) or as it is, with its zone.
+
+    Raises: argparse.ArgumentTypeError, for an option's `type`.
+    """
+    span = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd])", text.strip())
+    try:
+        if span:
+            return datetime.now(UTC) + float(span[1]) * _SPANS[span[2]]
+        found = datetime.fromisoformat(text)
+    except (OverflowError, ValueError):
+        found = None
+    if found is None or found.tzinfo is None:
+        raise argparse.ArgumentTypeError(
+            "must be a time from now (90s, 30m, 1h, 2d) or a moment with its zone (2026-01-31T18:00+00:00), "
+            f"not {text!r}"
+        )
+    return found
+
+
+_SPANS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 def _first_line(error: Exception) -> str:

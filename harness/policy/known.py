@@ -10,14 +10,17 @@ ESTIMATE_WEIGHT = 0.1  # of one task in the moving mean of its kind's run time
 
 
 class KindFacts(Protocol):
-    """What a plan must know of a kind. `costs`: it spends money, so a tenant's budget holds it."""
+    """What a plan must know of a kind. `costs`: it spends money, so a tenant's budget holds it.
+
+    `signatures`: all that its tasks may have.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def pool(self) -> str: ...
     @property
-    def signature(self) -> str: ...
+    def signatures(self) -> frozenset[str]: ...
     @property
     def est_s(self) -> float: ...
     @property
@@ -51,5 +54,9 @@ def know(kinds: Iterable[KindFacts], estimates: Mapping[str, float]) -> Kinds:
     return Kinds(
         estimates={kind.name: estimates.get(kind.name, kind.est_s) for kind in every},
         bundling=frozenset(kind.name for kind in every if kind.bundle),
-        costing_in={p: frozenset(kind.signature for kind in every if kind.costs and kind.pool == p) for p in pools},
+        costing_in={p: _of_costly(every, p) for p in pools},
     )
+
+
+def _of_costly(kinds: Sequence[KindFacts], pool: str) -> frozenset[str]:
+    return frozenset().union(*(kind.signatures for kind in kinds if kind.costs and kind.pool == pool))

@@ -47,10 +47,14 @@ class Price:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
-    """A model that clients may name. `upstream`: what its provider calls it; `price` None: nobody has told."""
+    """A model that clients may name. `upstream`: what its provider calls it; `price` None: nobody has told.
+
+    `resource`: the downstream that its calls take a permit of. Provider, model and key together have one quota.
+    """
 
     name: str
     provider: str
+    resource: str
     upstream: str | None
     upstream_env: str | None
     price: Price | None
@@ -114,12 +118,22 @@ def _model(name: str, table: Mapping[str, object], providers: Mapping[str, Provi
         _refuse(f"models.{name}", "must be named in letters, digits and . : / _ -")
     _only(
         table,
-        {"provider", "upstream", "upstream_env", "input_usd_per_million_tokens", "output_usd_per_million_tokens"},
+        {
+            "provider",
+            "resource",
+            "upstream",
+            "upstream_env",
+            "input_usd_per_million_tokens",
+            "output_usd_per_million_tokens",
+        },
         at,
     )
     provider = table.get("provider")
     if not isinstance(provider, str) or provider not in providers:
         _refuse(at + "provider", f"must be one of {', '.join(sorted(providers)) or 'the providers: there are none'}")
+    resource = table.get("resource", f"llm:{provider}")
+    if not isinstance(resource, str) or not _NAME.fullmatch(resource):
+        _refuse(at + "resource", "must be the name of a resource of resources.toml")
     upstream, upstream_env = table.get("upstream"), _variable(table, "upstream_env", at)
     if upstream is not None and upstream_env is not None:
         _refuse(at + "upstream", "and upstream_env can't both be given")
@@ -132,6 +146,7 @@ def _model(name: str, table: Mapping[str, object], providers: Mapping[str, Provi
     return Model(
         name=name,
         provider=provider,
+        resource=resource,
         upstream=None if upstream_env else upstream or name,
         upstream_env=upstream_env,
         price=price,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.policy.errors import Invalid
+from harness.policy.resources import Resource
+from harness.policy.resources import parse as parse_resource
 from harness.policy.toml import TomlFile
 
 QUARANTINE = "quarantine"
@@ -36,15 +38,6 @@ class Pool:
         ('db.p0', 'db.p1', 'db.p2', 'db.p3')
         """
         return tuple(f"{self.name}.p{priority}" for priority in PRIORITIES)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resource:
-    """A downstream with a capacity: how many may use it at once."""
-
-    name: str
-    held: Literal["task", "call"]
-    capacity: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +70,7 @@ def parse(raw: Mapping[str, object]) -> Topology:
         if pools[needed].workers != "prefork":
             _refuse(f"pools.{needed}.workers", 'must be "prefork"')
     rows = _table(raw, "resources", "") if "resources" in raw else {}
-    resources = {name: _resource(name, _table(rows, name, "resources.")) for name in rows}
+    resources = {name: parse_resource(name, _table(rows, name, "resources.")) for name in rows}
     return Topology(
         database_connections=_whole(database, "connections", "database.", least=10),
         pools=pools,
@@ -113,17 +106,6 @@ def _pool(name: str, table: Mapping[str, object]) -> Pool:
         prefetch_multiplier=multiplier,
         events=events,
     )
-
-
-def _resource(name: str, table: Mapping[str, object]) -> Resource:
-    at = f"resources.{name}."
-    if "," in name or "=" in name:
-        _refuse(f"resources.{name}", "must be named without ',' and '=' (they separate a resource signature)")
-    _only(table, {"held", "capacity"}, at)
-    held = table.get("held")
-    if held != "task" and held != "call":
-        _refuse(at + "held", f'must be "task" or "call", not {held!r}')
-    return Resource(name=name, held=held, capacity=_whole(table, "capacity", at, least=1))
 
 
 def _whole(table: Mapping[str, object], key: str, at: str, *, least: int) -> int:

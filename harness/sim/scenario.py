@@ -48,6 +48,11 @@ class Kind:
     failures: tuple[tuple[ErrorClass, float], ...] = ()
     retry_after_s: float | None = None
 
+    @property
+    def signatures(self) -> frozenset[str]:
+        """Every signature that its tasks may have: here all have the same."""
+        return frozenset({self.signature})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantGroup:

@@ -29,6 +29,11 @@ class TracedKind:
     costs: bool
     max_attempts: int
 
+    @property
+    def signatures(self) -> frozenset[str]:
+        """Every signature that its tasks may have, as far as a trace tells."""
+        return frozenset({self.signature})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TracedTenant:

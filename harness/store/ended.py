@@ -21,6 +21,7 @@ class Facts:
     state: str
     kind: str
     version: int
+    signature: str
     priority: int
     token_epoch: int
     title: str | None

@@ -243,6 +243,17 @@ def delete_old_reasons(connection: Connection, *, before: datetime) -> Iterator[
         yield gone
 
 
+def delete_old_limits(connection: Connection, *, before: datetime) -> Iterator[int]:
+    """Delete changes of limits, and overrides that ended, before a time, a batch each time; yields how many."""
+    for table, moment in (("limit_change", "at"), ("override", "ended_at")):
+        statement = compose.SQL(
+            "DELETE FROM {table} WHERE id = ANY(ARRAY("
+            "SELECT id FROM {table} WHERE {moment} < %s ORDER BY {moment} LIMIT %s))"
+        ).format(table=compose.Identifier(table), moment=compose.Identifier(moment))
+        while gone := connection.execute(statement, (before, BATCH_ROWS)).rowcount:
+            yield gone
+
+
 def delete_expired_keys(connection: Connection) -> Iterator[int]:
     """Delete idempotency keys whose time is over, a batch each time it is asked; yields how many."""
     while gone := connection.execute(

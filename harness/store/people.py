@@ -34,6 +34,8 @@ _SETTABLE = (
     "add_pause",
     "change_pause",
     "delete_pause",
+    "add_override",
+    "delete_override",
 )
 
 # Beside the right to look, which every group has.

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from harness.kinds import Context, Permanent, RateLimited, Transient, kind, models
+from harness.kinds import Context, OneOf, Permanent, RateLimited, Transient, kind, models
 from harness.kinds.models import Access
 from tasks.llm_chat.streaming import Reader
 
 if TYPE_CHECKING:
     import openai
 
-RESOURCE = "llm:default"
 TIMEOUT_S = 60.0  # the longest silence of a provider; LLM_TIMEOUT_S changes it
 CONNECT_S = 5.0
 CONNECTIONS = 64  # of one process: more than the threads that could call at once
@@ -108,7 +107,7 @@ class _Answer:
     pool="llm",
     input=Conversation,
     output=Reply,
-    resources={RESOURCE: 1},
+    one_of=OneOf(of=lambda payload: models.resource(payload.model), every=models.resources),
     timeout_s=300,
     est_s=5.0,
     costs=True,
@@ -142,7 +141,7 @@ def chat(ctx: Context, payload: Conversation) -> Reply:
                 used.append(_used(answer, payload))
 
     try:
-        ctx.call(RESOURCE, ask)
+        ctx.call(access.resource, ask)
     finally:
         usd = [ctx.spent(access.priced_as, tokens_in, tokens_out) for tokens_in, tokens_out, _ in used]
     tokens_in, tokens_out, estimated = used[0]

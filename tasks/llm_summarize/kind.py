@@ -4,8 +4,8 @@ A text that one prompt can't hold is summarised in parts, then the summaries are
 after a crash or a 429 asks (and pays) only for what is missing. How a text was split is a step as well: the limit comes
 from the environment, and may be another one when the task goes on.
 
-From the worker's environment, never from a payload: LLM_BASE_URL, LLM_MODEL, LLM_API_KEY. The client sends each
-request once; waiting and trying again is the task layer's.
+The default model of config/models.toml is asked; its address and key are read from the worker's environment, never from
+a payload. The client sends each request once; waiting and trying again is the task layer's.
 """
 
 import os
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.kinds import Context, Permanent, Transient, kind
+from harness.kinds import Context, OneOf, Permanent, Transient, kind, models
 
 if TYPE_CHECKING:
     import openai
 
-RESOURCE = "llm:default"
 PROMPT_CHARS = 24_000  # of the text, about 6,000 tokens; LLM_PROMPT_CHARS changes it
 PARTS_MOST = 12  # more than the longest text has by default
 TIMEOUT_S = 60.0  # between two bytes of the answer; LLM_TIMEOUT_S changes it
@@ -71,7 +70,7 @@ class Said(TypedDict):
     pool="llm",
     input=Source,
     output=Summary,
-    resources={RESOURCE: 1},
+    one_of=OneOf(of=lambda payload: models.resource(), every=models.resources),
     timeout_s=600,
     est_s=2.0,
     costs=True,
@@ -135,8 +134,8 @@ def prompt_of(source: Source) -> str:
 
 def _ask(ctx: Context, source: Source) -> Said:
     """Ask for the summary of a text that fits, once."""
-    base_url, model = _needed("LLM_BASE_URL"), _needed("LLM_MODEL")
-    client = _client(base_url, os.environ.get("LLM_API_KEY") or "none", _number("LLM_TIMEOUT_S", TIMEOUT_S, least=0.1))
+    access = models.access()
+    client = _client(access.base_url, access.api_key, _number("LLM_TIMEOUT_S", TIMEOUT_S, least=0.1))
     text = source.text[: _budget()]  # summaries of many parts may be long
 
     def ask() -> "openai.types.chat.ChatCompletion":
@@ -144,7 +143,7 @@ def _ask(ctx: Context, source: Source) -> Said:
 
         try:
             answer = client.chat.completions.create(
-                model=model,
+                model=access.upstream,
                 messages=[
                     {"role": "system", "content": _SYSTEM},
                     {"role": "user", "content": prompt_of(source.model_copy(update={"text": text}))},
@@ -152,22 +151,26 @@ def _ask(ctx: Context, source: Source) -> Said:
                 max_completion_tokens=TOKENS_TO_THINK + TOKENS_A_SENTENCE * source.sentences,
             )
         except (ValueError, openai.APIResponseValidationError) as error:
-            raise Transient(f"LLM_BASE_URL answered what isn't JSON: {type(error).__name__}") from error
+            raise Transient(
+                f"the endpoint of model {access.name} answered what isn't JSON: {type(error).__name__}"
+            ) from error
         # The client checks nothing: the page of a proxy comes as a str, another object as one without choices.
         if not isinstance(getattr(answer, "choices", None), list):
-            raise Transient("LLM_BASE_URL answered, but not with a chat completion")
+            raise Transient(f"the endpoint of model {access.name} answered, but not with a chat completion")
         return answer
 
-    answer = ctx.call(RESOURCE, ask)
+    answer = ctx.call(access.resource, ask)
     if answer.usage:
-        ctx.spent(model, answer.usage.prompt_tokens, answer.usage.completion_tokens)
+        ctx.spent(access.priced_as, answer.usage.prompt_tokens, answer.usage.completion_tokens)
     choice = answer.choices[0] if answer.choices else None
     summary = _storable((choice and choice.message.content) or "").strip()
     if not summary:
-        raise Permanent(f"{model} gave an empty summary (finish_reason: {choice.finish_reason if choice else 'none'})")
+        raise Permanent(
+            f"{access.upstream} gave an empty summary (finish_reason: {choice.finish_reason if choice else 'none'})"
+        )
     return Said(
         summary=summary,
-        model=_storable(answer.model or model),
+        model=_storable(answer.model or access.upstream),
         tokens_in=answer.usage.prompt_tokens if answer.usage else 0,
         tokens_out=answer.usage.completion_tokens if answer.usage else 0,
     )
@@ -180,13 +183,6 @@ def _budget() -> int:
 def _storable(text: str) -> str:
     """Return the text without what a database refuses: NUL, and halves of surrogate pairs."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
-
-
-def _needed(name: str) -> str:
-    value = os.environ.get(name, "").strip()
-    if not value:
-        raise Permanent(f"{name} is not set where the worker of pool llm runs: set it and start the worker again")
-    return value
 
 
 def _number(name: str, default: float, *, least: float) -> float:

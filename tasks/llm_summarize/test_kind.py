@@ -163,7 +163,7 @@ def test_what_the_database_refuses_does_not_get_out_of_the_kind(ctx: Context, mo
 def test_an_endpoint_of_another_kind_may_be_mended_and_is_tried_again(
     ctx: Context, monkeypatch: pytest.MonkeyPatch, answer: tuple[Any, ...]
 ) -> None:
-    with pytest.raises(Transient, match="LLM_BASE_URL answered"):
+    with pytest.raises(Transient, match="the endpoint of model default answered"):
         ask_one_that_answers(monkeypatch, ctx, *answer)
 
 

@@ -32,7 +32,7 @@ def test_an_operator_logs_in_finds_a_task_and_cancels_it_with_two_clicks(
             light = browser.run(ground)
             for width, height, dark in ((390, 844, False), (390, 844, True)):
                 browser.look(width=width, height=height, dark=dark)
-                for path in ("/admin/", "/admin/store/task/", found, "/admin/store/pause/add/"):
+                for path in ("/admin/", "/admin/store/task/", found, "/admin/resources/", "/admin/store/override/add/"):
                     browser.open(f"{web.url}{path}")
                     assert browser.run("document.documentElement.scrollWidth <= innerWidth"), (path, width)
             assert browser.run(ground) != light, "the scheme follows the system's"

@@ -9,7 +9,7 @@ import psycopg
 from django.conf import settings
 
 from harness.engine.auditor import Alerts
-from harness.policy.settings import Resource
+from harness.policy.resources import Resource
 from tests.stage import Stage, wait_until
 
 

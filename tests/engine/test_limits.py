@@ -12,7 +12,8 @@ from harness.engine.submit import Door, RunRequest, TaskRequest
 from harness.kinds import registry
 from harness.policy.admission import Forbidden, TenantFacts
 from harness.policy.errors import Invalid
-from harness.policy.settings import Resource, Topology
+from harness.policy.resources import Resource
+from harness.policy.settings import Topology
 from harness.store.backlog import insert_run
 from tests.stage import Stage
 

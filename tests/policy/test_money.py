@@ -81,6 +81,13 @@ def test_the_price_of_a_model_is_found_by_either_name_and_an_unknown_one_is_none
     assert found.cost_usd("nobody", 0, 0) == 0.0
 
 
+def test_a_models_calls_take_a_permit_of_its_providers_resource_unless_it_names_its_own() -> None:
+    raw = copy.deepcopy(GOOD)
+    raw["models"]["b"]["resource"] = "llm:p:b"
+    found = models.parse(raw).models
+    assert {name: one.resource for name, one in found.items()} == {"a": "llm:p", "b": "llm:p:b"}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "key"),
     [
@@ -94,6 +101,7 @@ def test_the_price_of_a_model_is_found_by_either_name_and_an_unknown_one_is_none
         (("models", "a", "output_usd_per_million_tokens"), float("inf"), "models.a.output_usd_per_million_tokens"),
         (("models", "b", "input_usd_per_million_tokens"), 1, "models.b.input_usd_per_million_tokens"),
         (("models", "b", "upstream"), "a b", "models.b.upstream"),
+        *((("models", "b", "resource"), wrong, "models.b.resource") for wrong in ("", "a,b", "a=1", 5, None, True)),
         (("models", "b", "upstream_env"), "M", "models.b.upstream"),
         (("providers", "p", "base_url"), "ftp://x", "providers.p.base_url"),
         (("providers", "p", "base_url"), "http://user:secret@x", "providers.p.base_url"),

@@ -36,7 +36,7 @@ class Kind:
 
     name: str = "costly"
     pool: str = "llm"
-    signature: str = "gpu=2"
+    signatures: frozenset[str] = frozenset({"gpu=2"})
     est_s: float = 1.0
     bundle: bool = False
     costs: bool = True

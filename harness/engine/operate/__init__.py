@@ -1,4 +1,4 @@
-"""People's verbs: on one task, on many by a filter, on scopes, and on limits. Admin, API and command line
+"""People's verbs: on one task, on many by a filter, on scopes, on limits and on resources. Admin, API and command line
 list those on tasks from VERBS.
 
 Nothing here decides what a verb does to a task as it stands (policy.verbs) or writes a state (store.transitions).
@@ -11,6 +11,7 @@ from harness.engine.operate.one import cancel, pause, priority, requeue, resume
 from harness.engine.operate.readmit import KEEP
 from harness.engine.operate.redrive import Forecast, forecast, forecast_one
 from harness.engine.operate.registry import VERBS, Done, Verb, offered
+from harness.engine.operate.resources import Overridden, check_resource, clear_resource, set_resource, value_shown
 from harness.engine.operate.scopes import pause_scope, resume_scope
 from harness.engine.operate.tally import Tally
 from harness.engine.operate.who import REASON_MAX_CHARS, hold_of
@@ -26,13 +27,16 @@ __all__ = (
     "Done",
     "Filter",
     "Forecast",
+    "Overridden",
     "Preview",
     "Tally",
     "Verb",
     "bulk",
     "cancel",
     "check_quota",
+    "check_resource",
     "clear_quota",
+    "clear_resource",
     "forecast",
     "forecast_one",
     "hold_of",
@@ -45,5 +49,7 @@ __all__ = (
     "resume",
     "resume_scope",
     "set_quota",
+    "set_resource",
     "set_tenant",
+    "value_shown",
 )

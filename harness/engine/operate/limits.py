@@ -11,7 +11,7 @@ from typing import get_args
 
 from django.conf import settings
 
-from harness.engine.operate.who import check_reason
+from harness.engine.operate.who import needed_reason
 from harness.policy import allowance
 from harness.policy.errors import Invalid, NotFound
 from harness.policy.settings import SYSTEM
@@ -52,7 +52,7 @@ def set_tenant(
     top_priority: int | None = None,
 ) -> Changed:
     """Change a tenant's limits; None: as it is. Outside a transaction. Raises: Invalid naming the field; NotFound."""
-    why = _why(reason)
+    why = needed_reason(reason)
     wanted: dict[str, float] = {}
     if weight is not None:
         wanted["weight"] = allowance.weight(weight)
@@ -80,7 +80,7 @@ def set_quota(
 
     `cap` 0: nothing of it starts. Raises: Invalid naming the field; NotFound (tenant).
     """
-    why = _why(reason)
+    why = needed_reason(reason)
     cap = allowance.count(cap, "cap")
     on = check_quota(scope, name)
     with connection.transaction():
@@ -98,7 +98,7 @@ def clear_quota(connection: Connection, tenant: str, scope: str, name: str, *, a
 
     Raises: Invalid naming the field; NotFound (tenant, quota).
     """
-    why = _why(reason)
+    why = needed_reason(reason)
     on = _scope(scope)
     with connection.transaction():
         number, _ = _lock(connection, tenant)
@@ -136,13 +136,6 @@ def _lock(connection: Connection, name: str) -> tuple[int, dict[str, float]]:
     if found is None:
         raise NotFound(f"there is no tenant {name!r}; `manage.py tenant list` shows them", field="tenant")
     return found
-
-
-def _why(reason: str) -> str:
-    check_reason(reason)
-    if not reason.strip():
-        raise Invalid("reason: say why; it is kept in the audit, with your name", field="reason")
-    return reason.strip()
 
 
 def _note(connection: Connection, *, actor: str, subject: str, reason: str, changed: Changed) -> None:

@@ -69,6 +69,7 @@ class _Input:
 
     value: object
     text: str
+    signature: str
 
 
 def decide(connection: Connection, facts: Facts, value: object) -> Ready | Already | No:
@@ -162,14 +163,14 @@ def _checked(kind: Kind, value: object) -> _Input:
     """Check an input against its kind. Raises: Invalid, TooLarge, naming the field."""
     text = payload.encode(value, "input", max_bytes=settings.HARNESS_BODY_MAX_BYTES)
     try:
-        kind.input.model_validate(value)
+        checked = kind.input.model_validate(value)
     except ValidationError as error:
         errors = payload.told_by_pydantic(error, "input")
         first = errors[0]
         raise Invalid(
             f"{first['field']}: {first['message']}", field=first["field"], errors=errors[:ERRORS_TOLD]
         ) from None
-    return _Input(value, text)
+    return _Input(value, text, kind.signature_of(checked))
 
 
 def _again(facts: Facts, kind: Kind, given: _Input | None) -> Again:
@@ -179,7 +180,7 @@ def _again(facts: Facts, kind: Kind, given: _Input | None) -> Again:
         task=facts.id,
         version=kind.version,
         pool=kind.pool,
-        signature=kind.signature,
+        signature=_signature(facts, kind, given),
         start_by=None if ttl_s is None else datetime.now(UTC) + timedelta(seconds=ttl_s),
         input=None if given is None else given.text,
         terms=terms.of_task(
@@ -192,6 +193,13 @@ def _again(facts: Facts, kind: Kind, given: _Input | None) -> Again:
         if given is not None and searched
         else None,
     )
+
+
+def _signature(facts: Facts, kind: Kind, given: _Input | None) -> str:
+    """Return what the task needs now. By an input that stays it needs what it needed, where its kind still says so."""
+    if given is not None:
+        return given.signature
+    return facts.signature if facts.signature in kind.signatures else kind.signature
 
 
 def _refusal(tenant: TenantFacts, priority: int, count: int, backlog: int) -> HarnessError:

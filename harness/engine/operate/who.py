@@ -32,6 +32,14 @@ def check_reason(reason: str) -> None:
         raise Invalid(f"reason: must be printable text of at most {REASON_MAX_CHARS} characters", field="reason")
 
 
+def needed_reason(reason: str) -> str:
+    """Return the reason of what isn't done without one. Raises: Invalid."""
+    check_reason(reason)
+    if not reason.strip():
+        raise Invalid("reason: say why; it is kept in the audit, with your name", field="reason")
+    return reason.strip()
+
+
 def check_priority(priority: int, tenant: TenantFacts | None) -> None:
     """Raises: Invalid; Forbidden when it is more urgent than the tenant may ask for (None: an operator may all)."""
     if priority not in PRIORITIES:

@@ -7,9 +7,10 @@ from harness.store.models.artifacts import Artifact
 from harness.store.models.audit import AuditEntry, AuditFinding
 from harness.store.models.documents import Chunk, Document
 from harness.store.models.money import Budget, UsageDay, UsageMark
-from harness.store.models.operation import Leader, Override, Pause
+from harness.store.models.operation import Leader, Pause
 from harness.store.models.people import Person, SentForm
 from harness.store.models.reasons import PoolNow, WaitReason
+from harness.store.models.resources import LimitChange, Override, ResourceState
 from harness.store.models.schedules import Schedule, TaskTerm
 from harness.store.models.slots import (
     Charge,
@@ -42,11 +43,13 @@ __all__ = [
     "Leader",
     "Lease",
     "LeaseMember",
+    "LimitChange",
     "Override",
     "Pause",
     "Person",
     "PoolNow",
     "Quota",
+    "ResourceState",
     "Run",
     "Schedule",
     "SentForm",

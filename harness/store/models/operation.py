@@ -1,4 +1,4 @@
-"""What people and the leader set: the lead, pauses, overrides of settings."""
+"""What people and the leader set: the lead and pauses."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -38,17 +38,3 @@ class Pause(models.Model):
     class Meta:
         db_table = "pause"
         constraints = (models.UniqueConstraint(fields=("scope", "key", "source"), name="pause_once"),)
-
-
-class Override(models.Model):
-    """An operator's change of a setting: with reason, author and expiry."""
-
-    name = models.TextField(unique=True)
-    value = models.JSONField()
-    author = models.TextField()
-    reason = models.TextField()
-    created_at = models.DateTimeField(db_default=Now())
-    expires_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "setting_override"

@@ -9,7 +9,7 @@ from django.utils.text import capfirst
 
 def groups(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the groups with their links, as Unfold wants them."""
-    from harness.web.admin import letters  # Unfold asks while the site is being made, too
+    from harness.web.admin import letters, resources  # Unfold asks while the site is being made, too
     from harness.web.admin.site import REGISTERED, site
 
     found: dict[str, list[dict[str, Any]]] = {
@@ -29,6 +29,9 @@ def groups(request: HttpRequest) -> list[dict[str, Any]]:
     if letters.may_see(request):
         work = found.setdefault("Work", [])
         work.insert(1, {"title": "Dead letters", "icon": "mail_off", "link": reverse("admin:dead_letters")})
+    if resources.may_see(request):
+        own = found.setdefault("Resources", [])
+        own.insert(0, {"title": "Resources", "icon": "speed", "link": reverse("admin:resources")})
     return [
         {"title": name or None, "separator": bool(name), "collapsible": False, "items": items}
         for name, items in found.items()

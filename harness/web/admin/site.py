@@ -16,12 +16,13 @@ from unfold.sites import UnfoldAdminSite
 
 from harness.store import models
 from harness.store.sessions import DEAD_AFTER_S
-from harness.web.admin import letters
+from harness.web.admin import letters, resources
 from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, in_force
 from harness.web.admin.inspected import Listed
 from harness.web.admin.limits import QuotaAdmin, TenantAdmin
 from harness.web.admin.logins import GroupAdmin, LoginAdmin
 from harness.web.admin.marks import mark
+from harness.web.admin.overrides import OverrideAdmin
 from harness.web.admin.scope import held, scope_of
 from harness.web.admin.tasks import TaskAdmin
 from harness.web.admin.work import AttemptAdmin, LeaseAdmin, RunAdmin, TraceEventAdmin, WorkerSessionAdmin
@@ -76,6 +77,16 @@ REGISTERED = (
     ),
     Entry(models.Lease, "Slots", "lock_clock", LeaseAdmin),
     Entry(models.WorkerSession, "Slots", "memory", WorkerSessionAdmin),
+    Entry(models.Override, "Resources", "edit_note", OverrideAdmin),
+    Entry(
+        models.LimitChange,
+        "Resources",
+        "show_chart",
+        ("at", "resource", "old", "new", "mode", "reason"),
+        None,
+        exact=("resource",),
+        plural="changes of limits",
+    ),
     Entry(models.Tenant, "Tenants", "groups", TenantAdmin),
     Entry(models.Quota, "Tenants", "tune", QuotaAdmin),
     Entry(models.ApiKey, "Tenants", "key", ApiKeyAdmin, plural="API keys"),
@@ -89,9 +100,6 @@ REGISTERED = (
     ),
     Entry(models.UsageDay, "Tenants", "bar_chart", ("day", "tenant", "attempts", "tokens", "unpriced_tokens", "usd")),
     Entry(models.Pause, "Control", "pause_circle", PauseAdmin),
-    Entry(
-        models.Override, "Control", "edit_note", ("name", "value", "author", "reason", "created_at", "expires_at"), None
-    ),
     Entry(
         models.AuditEntry,
         "Control",
@@ -127,7 +135,8 @@ class HarnessAdminSite(UnfoldAdminSite):  # type: ignore[misc]  # Unfold has no 
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Add the pages that belong to no model."""
-        return [*letters.urls(self.admin_view, self.each_context), *super().get_urls()]
+        own = (letters.urls, resources.urls)
+        return [*(page for urls in own for page in urls(self.admin_view, self.each_context)), *super().get_urls()]
 
     def search(self, request: HttpRequest) -> HttpResponse:
         """Refuse: Unfold would keep one person's results in a cache for the next."""

@@ -19,7 +19,7 @@ async def list_kinds(request: HttpRequest) -> HttpResponse:
             name=kind.name,
             version=kind.version,
             pool=kind.pool,
-            resources=dict(kind.resources),
+            resources=kind.may_need(),
             timeout_s=kind.timeout_s,
             max_attempts=kind.max_attempts,
             bundle=kind.bundle,

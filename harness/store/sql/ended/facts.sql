@@ -1,6 +1,6 @@
 -- What must be known of tasks to decide whether they may be sent again. Returns: see ended.Facts, by id.
 -- Needs: task_pkey, task_body_pkey, attempt_once, step_pkey. Locks: nothing. Parameters: tasks (ids).
-SELECT t.id, t.public_id, t.tenant_id, t.state, t.kind, t.version, t.priority, t.token_epoch,
+SELECT t.id, t.public_id, t.tenant_id, t.state, t.kind, t.version, t.signature, t.priority, t.token_epoch,
        b.title, b.tags, b.schedule, used.attempts, used.slot_s, used.tokens, used.usd,
        (SELECT count(s.finished_at)::integer FROM step s WHERE s.task_id = t.id)
 FROM task t
