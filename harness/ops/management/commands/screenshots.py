@@ -63,6 +63,7 @@ class Command(BaseCommand):
             "trace": "/admin/store/traceevent/",
             "keys": "/admin/store/apikey/",
             "pause": "/admin/store/pause/add/",
+            "resources": "/admin/resources/",
             "letters": "/admin/dead-letters/",
             "letters-list": "/admin/dead-letters/list/",
             "bulk": "/admin/store/task/bulk/?verb=cancel&priority=2",
