@@ -1,7 +1,8 @@
 """The circuit breaker of one resource, shared by all workers: closed, open, half-open with few leased probes. Pure.
 
 K1  Opens when, in the last WINDOW_S, of at least CALLS_LEAST calls half failed or SLOW_RATIO were slow; or after
-    STREAK failures in a row where there were fewer calls. Failures: 5xx, no connection, time-out. Never 429 or 4xx.
+    STREAK failures in a row where there were fewer calls, STREAK_BUSY where there were more. Failures are 5xx, no
+    connection, time-out; never 429 or 4xx.
 K2  Stays open for OPEN_S * 2^k, at most OPEN_MOST_S, within +-20 % by jitter (a fact in [0, 1)); k grows each time
     the probes fail and falls to 0 after FORGET_S closed.
 K3  Half-open: at most PROBES at once. A probe's lease ends after LEASE_S, so who died can't wedge it.
@@ -26,7 +27,8 @@ WINDOW_S = BUCKETS * BUCKET_S
 CALLS_LEAST = 20
 FAILURE_RATIO = 0.5
 SLOW_RATIO = 0.8
-STREAK = 5
+STREAK = 5  # failures in a row that open where there is too little to count,
+STREAK_BUSY = 20  # and where there is much: the successes of half a minute ago needn't be outweighed first
 OPEN_S = 5.0
 OPEN_MOST_S = 120.0
 JITTER = 0.2
@@ -107,7 +109,8 @@ def reported(
     breaker.streak = breaker.streak + 1 if failed else 0
     calls, failures = sum(breaker.calls), sum(breaker.failures)
     if calls >= CALLS_LEAST:
-        if failures < FAILURE_RATIO * calls and sum(breaker.slow) < SLOW_RATIO * calls:
+        many = failures >= FAILURE_RATIO * calls or sum(breaker.slow) >= SLOW_RATIO * calls
+        if not many and breaker.streak < STREAK_BUSY:
             return ""
     elif breaker.streak < STREAK:
         return ""

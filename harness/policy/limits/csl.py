@@ -34,12 +34,16 @@ from harness.policy.limits.state import (
     wait_s,
 )
 
-EPSILON = 0.006  # refusals that one success pays for
+EPSILON = 0.007  # refusals that one success pays for: S = 5 s at quota 50, a probe each 14 s
+FELL_COST = 0.5  # of a refusal that tells that the quota fell: charged in full, what follows it isn't probed for
 TOKENS_MOST = 2.0  # what is saved, and owed, at most
 RAMP_RATIO = 0.10  # a step of growth
 FIRST_RATIO = 0.20  # until the first edge was found
 DRAIN_RATIO = 0.90
-ACCEPT_S = 0.5  # a call that was not refused by then is taken as accepted: at least the p99 of refusals' latency
+ACCEPT_S = 0.5  # a call that was not refused by then is taken as accepted, at least;
+ACCEPT_RATIO = 1.5  # where refusals take longer, so many times what they take lately,
+ACCEPT_MOST_S = 10.0  # at most
+REFUSAL_WEIGHT = 0.1  # of one refusal in what they take lately, when it was faster; a slower one counts at once
 PROBE_LEAST_S = 5.0
 PROBE_MOST_S = 120.0
 HI_S = 30.0
@@ -49,7 +53,7 @@ WINDOW_S = 30.0
 TIMEOUT_RATIO = 0.05
 TIMEOUT_CALLS = 20
 TIMEOUT_CUT = 0.8
-NOISY_DRAINS = 6
+NOISY_DRAINS = 18  # a quota that moves by 10 % each 15 s costs about 13: there the margin costs more than it spares
 NOISY_S = 600.0
 NOISY_RATIO = 0.95
 SAME_S = 0.0005  # two times that differ by less are one: a clock's digits get lost on the way
@@ -121,17 +125,22 @@ def dropped(
 
     Refusals of rate type belong to the buckets (bucket.py), not here. `retry_after_s`: 0 when none was given.
     """
-    state.tokens = max(-TOKENS_MOST, state.tokens - 1.0)
+    weight = 1.0 if latency_s > state.refusal_s else REFUSAL_WEIGHT
+    state.refusal_s += weight * (latency_s - state.refusal_s)
     if state.mode == DRAIN:
+        _pay(state, FELL_COST)
         return _drained(state, terms, now_s, n_send, sent_s, retry_after_s)
     if sent_s < state.cut_s - SAME_S:
+        _pay(state, 1.0)
         return "sharpen" if _found(state, terms, min(state.limit, n_send)) else ""
     state.cut_s = now_s
     if n_send >= state.proven and not overload:
+        _pay(state, 1.0)
         changed = _found(state, terms, min(state.limit, n_send))
         state.hi, state.hi_s, state.first = float(n_send), now_s, 0
         _hold(state, now_s)
         return "edge" if changed else ""
+    _pay(state, FELL_COST)
     state.mode, state.n0, state.canary_s, state.refused, state.first = DRAIN, float(in_flight), 0.0, 0, 0
     _count_drain(state, now_s)
     _pause(state, now_s, wait_s(retry_after_s))
@@ -141,12 +150,17 @@ def dropped(
 def tick(state: State, terms: Terms, now_s: float, in_flight: int, waiting: int) -> Reason:
     """Take the slow steps that are due; `waiting`: who was refused for concurrency and still wants. Call it at will."""
     if state.mode == DRAIN:
-        if state.canary_s and now_s - state.canary_s >= ACCEPT_S:
+        if state.canary_s and now_s - state.canary_s >= accept_s(state):
             return _accepted(state, terms, now_s)
         return ""
     if state.mode == RAMP:
         return _ramp(state, terms, now_s)
     return _probe(state, terms, now_s, in_flight, waiting)
+
+
+def accept_s(state: State) -> float:
+    """Return the seconds after which a call that wasn't refused counts as accepted."""
+    return min(ACCEPT_MOST_S, max(ACCEPT_S, ACCEPT_RATIO * state.refusal_s))
 
 
 def noisy(state: State, now_s: float) -> bool:
@@ -160,7 +174,7 @@ def noisy(state: State, now_s: float) -> bool:
 
 
 def _ramp(state: State, terms: Terms, now_s: float) -> Reason:
-    if not state.top_s or now_s - state.top_s < ACCEPT_S:
+    if not state.top_s or now_s - state.top_s < accept_s(state):
         return ""
     state.proven = state.limit
     fresh = state.hi > 0 and now_s - state.hi_s < HI_S and state.limit <= state.hi
@@ -218,6 +232,10 @@ def _found(state: State, terms: Terms, limit: float) -> bool:
     before = state.limit
     state.limit = state.proven = bounded(terms, limit)
     return state.limit != before
+
+
+def _pay(state: State, cost: float) -> None:
+    state.tokens = max(-TOKENS_MOST, state.tokens - cost)
 
 
 def _hold(state: State, now_s: float) -> None:

@@ -69,6 +69,7 @@ class State:
     blocked_s: float = 0.0  # nothing at all before this
     top_s: float = 0.0  # when a call first took the last place under the present limit (0: not yet)
     probe_s: float = 0.0  # when the limit was last probed, or found
+    refusal_s: float = 0.0  # what a refusal takes to come back, lately
     p0_s: float = 0.0  # when P0 last asked
     drains: float = 0.0  # drains in the present ten minutes, in those before, and when the present ones began
     drains_before: float = 0.0
@@ -119,6 +120,11 @@ def clamp(state: State, terms: Terms) -> Reason:
     if state.proven > limit:
         state.proven = limit
     return "bounds"
+
+
+def now_limit(state: State) -> int:
+    """Return the limit as people and the planner see it: what was found, below what the latency guard allows."""
+    return int(min(state.limit, state.trim) if state.trim else state.limit)
 
 
 def reserve(state: State, terms: Terms, now_s: float) -> int:
