@@ -14,6 +14,7 @@ RATIO = 0.1
 PER_S = 0.5
 KEEP_S = 10.0
 MOST = 100.0
+OWED_S = 900.0  # the longest that a debt makes anybody wait
 
 
 @dataclass(slots=True)
@@ -69,3 +70,22 @@ def take(budget: Budget, now_s: float, per_s: float = PER_S) -> float:
         budget.tokens -= 1.0
         return 0.0
     return (1.0 - budget.tokens) / per_s if per_s > 0 else KEEP_S
+
+
+def owe(budget: Budget, now_s: float, per_s: float = PER_S) -> float:
+    """Take one retry, as a debt when there is none, and return the seconds until it is paid; 0: there was one.
+
+    Who goes back in line until then needn't ask again (T3). At most OWED_S, and the debt ends there too.
+
+    >>> budget = Budget(tokens=1.0, at_s=100.0, began_s=100.0)
+    >>> owe(budget, 100.0), owe(budget, 100.0), owe(budget, 100.0)
+    (0.0, 2.0, 4.0)
+    """
+    grown(budget, now_s, per_s)
+    if budget.tokens >= 1.0 - 1e-9:
+        budget.tokens -= 1.0
+        return 0.0
+    if per_s <= 0:
+        return KEEP_S
+    budget.tokens = max(budget.tokens - 1.0, -OWED_S * per_s)
+    return -budget.tokens / per_s

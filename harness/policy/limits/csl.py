@@ -13,7 +13,8 @@ L5  HOLD: somebody waits and the limit is used: one more, when a refusal is paid
     since the last probe, or PROBE_MOST_S have. Where the limit isn't used, it never grows.
 L6  Canaries that are refused with nothing else in flight come ever more seldom: every CANARY_MOST_S in the end. This
     is the probing floor: one call in CANARY_MOST_S.
-L7  Time-outs: more than TIMEOUT_RATIO of at least TIMEOUT_CALLS in WINDOW_S: K falls to TIMEOUT_CUT, once in WINDOW_S.
+L7  Time-outs: more than TIMEOUT_RATIO of at least TIMEOUT_CALLS in a window of WINDOW_S: K falls to TIMEOUT_CUT, and
+    isn't probed for as long; in windows on end to TIMEOUT_FLOOR of what it was.
 L8  A key that others use too (more than NOISY_DRAINS drains in NOISY_S): NOISY_RATIO of the limit is used in HOLD.
 
 Invariants: floor <= L <= ceiling; a refusal never raises L; one canary at a time; refusals are paid for by successes,
@@ -53,6 +54,7 @@ WINDOW_S = 30.0
 TIMEOUT_RATIO = 0.05
 TIMEOUT_CALLS = 20
 TIMEOUT_CUT = 0.8
+TIMEOUT_FLOOR = 0.5  # of what was proven before: calls that hang whatever the load don't end at one call at a time
 NOISY_DRAINS = 18  # a quota that moves by 10 % each 15 s costs about 13: there the margin costs more than it spares
 NOISY_S = 600.0
 NOISY_RATIO = 0.95
@@ -96,18 +98,23 @@ def succeeded(state: State, terms: Terms, now_s: float, n_send: int, sent_s: flo
 
 def ended(state: State, terms: Terms, now_s: float, *, timed_out: bool) -> Reason:
     """Note a call that ended as neither success nor drop (L7). `succeeded` does it for its own."""
-    if now_s - state.window_s >= WINDOW_S:
-        state.window_s, state.calls, state.timeouts = now_s, 0.0, 0.0
     state.calls += 1
     if timed_out:
         state.timeouts += 1
-    many = state.calls >= TIMEOUT_CALLS and state.timeouts > TIMEOUT_RATIO * state.calls
-    if not many or state.mode == DRAIN or (state.slowed_s and now_s - state.slowed_s < WINDOW_S):
+    if now_s - state.window_s < WINDOW_S:
         return ""
-    state.slowed_s = now_s
-    _found(state, terms, TIMEOUT_CUT * (min(state.proven, state.limit) or state.limit) // 1)
+    many = state.calls >= TIMEOUT_CALLS and state.timeouts > TIMEOUT_RATIO * state.calls
+    state.window_s, state.calls, state.timeouts = now_s, 0.0, 0.0
+    if not many:
+        state.steady = 0.0
+    if not many or state.mode == DRAIN:
+        return ""
+    proven = min(state.proven, state.limit) or state.limit
+    state.steady = state.steady or proven
+    changed = _found(state, terms, max(TIMEOUT_CUT * proven, TIMEOUT_FLOOR * state.steady) // 1)
     _hold(state, now_s)
-    return "timeouts"
+    state.probe_s = now_s + WINDOW_S - PROBE_LEAST_S
+    return "timeouts" if changed else ""
 
 
 def dropped(

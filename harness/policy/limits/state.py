@@ -77,7 +77,7 @@ class State:
     calls: float = 0.0  # calls ended in the present window, those of them that timed out, and when it began
     timeouts: float = 0.0
     window_s: float = 0.0
-    slowed_s: float = 0.0  # when time-outs last lowered the limit
+    steady: float = 0.0  # what was proven before time-outs lowered the limit, in windows on end
     trim: float = 0.0  # what the latency guard caps the limit at; 0: nothing
     sum_s: float = 0.0  # gradient: latency in the present sample, and its long mean
     mean_s: float = 0.0
