@@ -31,7 +31,7 @@ WHOLE = Terms(floor=1, ceiling=100)
 class Call:
     n_send: int
     sent_s: float
-    canary: bool
+    drain_s: float  # the drain whose canary it is; 0: none's
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Callers:
         self._look(step.tick(self.state, self.terms, self.now_s, len(self.in_flight), 1))
         if len(self.in_flight) >= step.seen(self.state, self.terms, self.now_s, priority):
             return False
-        call = Call(len(self.in_flight), self.now_s, self.state.mode == DRAIN)
+        call = Call(len(self.in_flight), self.now_s, self.state.cut_s if self.state.mode == DRAIN else 0.0)
         self._look(step.sent(self.state, self.terms, self.now_s, call.n_send))
         self.in_flight.append(call)
         return True
@@ -83,7 +83,8 @@ class Callers:
         assert not reason or reason in REASONS
         assert self.terms.floor <= self.state.limit <= self.terms.ceiling
         self.limit_most = max(self.limit_most, self.state.limit)
-        assert sum(call.canary for call in self.in_flight) <= 1 or self.state.mode != DRAIN
+        canaries = [call for call in self.in_flight if call.drain_s == self.state.cut_s > 0]
+        assert len(canaries) <= 1
 
 
 TERMS = st.builds(
@@ -311,7 +312,7 @@ def test_a_key_that_others_use_too_is_used_to_95_in_a_hundred() -> None:
     for _ in range(csl.NOISY_DRAINS + 1):
         callers.now_s += 10
         state.mode, state.limit, state.proven, state.cut_s = HOLD, 40.0, 40.0, 0.0
-        call = Call(20, callers.now_s, False)
+        call = Call(20, callers.now_s, 0.0)
         callers.report(call, "refused")
     state.mode, state.limit = HOLD, 40.0
     assert csl.seen(state, WHOLE, callers.now_s, 1) == 38
