@@ -36,6 +36,7 @@ NAMES = (
     "fairness",
     "simulator",
     "plan",
+    "limiter",
 )
 PAIRS = 5  # below that a median of ratios says little
 

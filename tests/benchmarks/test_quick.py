@@ -181,3 +181,10 @@ def test_others_get_their_turn_beside_an_elephant_caps_hold_and_every_task_is_do
     assert waited["harness_fair"]["p50_s"] < waited["celery_threads"]["p50_s"]
     assert report["blocked_slots_used"]["beside"] > 2 * report["blocked_slots_used"]["gated"] > 0
     assert report["singles_wait"]["n"] > 0
+
+
+def test_the_limiter_reaches_its_figures_on_a_quota_that_moves(quick: Quick) -> None:
+    report = quick("limiter")
+    assert report["missed"] == []
+    assert report["phases_600_s"]["csl"]["S=5"]["utilisation"] >= 0.95
+    assert report["special"]["calls_per_s_under_429"] <= 1.2 * report["special"]["probing_floor_per_s"]
