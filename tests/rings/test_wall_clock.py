@@ -24,6 +24,7 @@ ALLOWED = {
     "engine/schedules.py": "the door: the first moment that is shown of a new schedule",
     "kinds/egress/outcomes.py": "Retry-After as a date, of another's clock at best",
     "store/artifact_files.py": "against the file's own time, of the same machine",
+    "store/permits/local.py": "once, for a process that Redis has left alone; nobody else reads its times",
     "web/admin/site.py": "what a page shows",
     "web/admin/letters.py": "what a page shows",
     "web/admin/overrides.py": "what a page shows",

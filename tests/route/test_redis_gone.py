@@ -1,20 +1,16 @@
 """Redis loses what it held, or is away: it only carries what the database knows."""
 
-import secrets
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import redis
 
-from harness.ops.local.places import make_servers_folder, open_places
-from harness.ops.local.ports import free_port
-from harness.ops.local.valkey import Valkey
 from harness.store import keys
+from tests.own_redis import OwnRedis
 from tests.route.conftest import Route
 from tests.stage import wait_until
 from tests.web.conftest import Api, start_web
@@ -39,39 +35,19 @@ def test_an_emptied_redis_loses_no_task(route: Route) -> None:
     assert route.stage.one("SELECT count(*) FROM attempt") == ROUNDS * EACH
 
 
-class OwnBroker:
-    """A Redis that a test stops and starts, at one address."""
-
-    def __init__(self, home: Path) -> None:
-        self._places = open_places(home)
-        make_servers_folder(self._places)
-        self._server = Valkey(self._places, password=secrets.token_hex(24))
-        self.url = self._server.start(free_port())
-
-    def start(self) -> None:
-        self._server.start(urlsplit(self.url).port or 0)
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self._places.servers, ignore_errors=True)
-
-
 @pytest.fixture
-def own_broker() -> Iterator[OwnBroker]:
+def own_broker() -> Iterator[OwnRedis]:
     """A Redis of this test's own."""
     home = Path(tempfile.mkdtemp(prefix="harness-own-broker-"))
     home.chmod(0o711)  # the server's user passes through to its own folder
-    broker = OwnBroker(home)
+    broker = OwnRedis(home)
     yield broker
     broker.remove()
     shutil.rmtree(home, ignore_errors=True)
 
 
 def test_what_is_accepted_while_redis_is_down_runs_when_it_is_back(
-    route: Route, own_broker: OwnBroker, root: Path, tmp_path: Path
+    route: Route, own_broker: OwnRedis, root: Path, tmp_path: Path
 ) -> None:
     route.environment["BROKER_URL"] = own_broker.url
     dispatcher = route.dispatcher()
