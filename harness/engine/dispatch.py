@@ -6,12 +6,12 @@ once. Nothing here waits for a worker.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.engine.memory import Memory
 from harness.kinds import registry
-from harness.policy import known, look, room
+from harness.policy import known, look, outlook, room
 from harness.policy.errors import Unavailable
 from harness.policy.flow import Asked, Head
 from harness.policy.line import Line
@@ -79,12 +79,14 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
     memory.places.clear()
     seen = snapshot.in_use(connection, charged=memory.look_from(now_s, CHARGES_WHOLE_EVERY_S))
     memory.learn(seen)
+    capacities, urgent = _capacities(topology, memory, seen.flight, now_s)
     left = room.measure(
         seen.slots,
         pauses=scopes.pauses,
-        capacities=_capacities(topology),
+        capacities=capacities,
         quotas=scopes.quotas,
         flight=seen.flight,
+        urgent=urgent,
     )
     left.reserved = {name: one for line in memory.lines.values() for name, one in line.reserved.items()}
     if scopes.ramps:
@@ -103,8 +105,14 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
         yield line, look.decide(pool, seen.now_s, room=left, standing=standing, line=line, look=answer)
 
 
-def _capacities(topology: Topology) -> dict[str, int]:
-    return {name: resource.capacity for name, resource in topology.resources.items()}
+def _capacities(
+    topology: Topology, memory: Memory, flight: Sequence[room.InFlight], now_s: float
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """What of resources may be in use now, by the last outlook: another thread brings it (engine.readings)."""
+    if memory.outlook is None:
+        memory.outlook = outlook.configured(topology.resources.values(), taken_s=now_s)
+    memory.course.follow(memory.outlook, flight)
+    return memory.course.capacities(now_s)
 
 
 def _scopes(connection: Connection, memory: Memory, now_s: float) -> snapshot.Scopes:
@@ -135,7 +143,7 @@ def _commit(
 ) -> int:
     picked = {secrets.randbits(62): pick for pick in picks}
     leases = [_lease(line.pool, token, pick, memory) for token, pick in picked.items()]
-    done = transitions.release(connection, leases, memory.moved(), capacities=_capacities(topology), epoch=epoch)
+    done = transitions.release(connection, leases, memory.moved(), capacities=memory.course.caps, epoch=epoch)
     for token, pick in picked.items():
         _, n = done.made.get(token, (0, 0))
         if n < len(pick.tasks):  # the plan was applied: what wasn't made of it is given back

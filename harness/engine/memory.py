@@ -14,6 +14,7 @@ from harness.policy import money as policy_money
 from harness.policy.accounts import Changes, ClockKey
 from harness.policy.known import Kinds
 from harness.policy.line import Line
+from harness.policy.outlook import Course, Outlook
 from harness.policy.owners import Owners, TenantFacts
 from harness.policy.plan import Plan
 from harness.store.clocks import Moved, Used
@@ -38,6 +39,8 @@ class Memory:
     looked_whole_s: float = 0.0  # when all charges were last looked at, also late ones
     deleted: list[tuple[float, int, FlowKey]] = field(default_factory=list)  # (due at, how often looked, key)
     beyond: dict[int, policy_money.Standing] = field(default_factory=dict)  # tenants whose budget is spent
+    outlook: Outlook | None = None  # of resources; set by another thread (engine.readings), None: nobody has looked
+    course: Course = field(default_factory=Course)  # what is made of it
     places: dict[int, str] = field(default_factory=dict)  # where the rows of this tick's heads lie
     now_s: float = 0.0  # the server's time at the last look, in epoch seconds
     more: bool = False  # the last look didn't see all that is new: the next should not wait

@@ -17,6 +17,7 @@ from harness.policy.quota import soft_cap
 from harness.policy.ramp import Left
 from harness.policy.reasons import Code, Fact, Reason
 from harness.policy.room import Room
+from harness.policy.shortage import Downstream, Shortage
 
 FlowKey = tuple[str, int, int, int, str]  # pool, priority, tenant, run, signature
 
@@ -51,6 +52,7 @@ class Facts:
     `capacities`: of resources; `quotas`: (tenant, "pool" | "resource", name) -> cap; `beyond`: tenants whose budget is
     spent; `waiting`: tenants with work for a pool, a moment ago; `held`: what the last plans said of flows that they
     looked at; `ramped_pools`, `ramped`: what is left to scopes that come back from a pause (policy.ramp.left).
+    `downstreams`: of resources that give less than they could, or are held by the call.
     """
 
     room: Room
@@ -62,6 +64,7 @@ class Facts:
     waiting: Mapping[str, int] = field(default_factory=dict)
     held: Mapping[int, str] = field(default_factory=dict)
     ramped_pools: Mapping[str, int] = field(default_factory=dict)
+    downstreams: Mapping[str, Downstream] = field(default_factory=dict)
     ramped: Mapping[str, Left] = field(default_factory=dict)
 
 
@@ -89,12 +92,14 @@ def _checks(facts: Facts) -> Iterable[Check | None]:
     """The checks in the order of policy.reasons.TABLE; None for one that can't bind anything now."""
     yield _paused(facts.pauses) if facts.pauses else None
     yield _unserved(facts.room.slots)
-    yield _too_large(facts.capacities)
+    resources = Shortage(facts.room, facts.capacities, facts.downstreams)
+    yield _by_signature(resources.too_large)
+    yield _by_signature(resources.shut) if facts.downstreams else None
     yield _beyond_budget(facts) if facts.beyond else None
     yield _capped(facts.room)
     yield _run_capped(facts.room)
     yield _beyond_quota(facts) if facts.quotas else None
-    yield _used_up(facts)
+    yield _by_signature(resources.used_up)
     yield _kept_back(facts.held) if facts.held else None
     yield _beside_others(facts)
     yield _ramping(facts) if facts.ramped_pools or facts.ramped else None
@@ -162,16 +167,6 @@ def _unserved(slots: Mapping[str, int]) -> Check:
         return reasons[pool]
 
     return check
-
-
-def _too_large(capacities: Mapping[str, int]) -> Check:
-    def of(signature: str) -> Reason | None:
-        for resource, n in needs(signature):
-            if n > (most := capacities.get(resource, 0)):
-                return Reason(Code.TOO_LARGE, resource, {"resource": resource, "needs": n, "most": most})
-        return None
-
-    return _by_signature(of)
 
 
 def _beyond_budget(facts: Facts) -> Check:
@@ -244,18 +239,6 @@ def _beyond_quota(facts: Facts) -> Check:
     return check
 
 
-def _used_up(facts: Facts) -> Check:
-    def of(signature: str) -> Reason | None:
-        for resource, n in needs(signature):
-            left, limit = facts.room.resources.get(resource, 0), facts.capacities.get(resource, 0)
-            if left < n:
-                figures: dict[str, Fact | None] = {"resource": resource, "used": limit - left, "limit": limit}
-                return Reason(Code.RESOURCE, resource, figures | ({"needs": n} if n > 1 else {}))
-        return None
-
-    return _by_signature(of)
-
-
 def _kept_back(held: Mapping[int, str]) -> Check:
     """What only the plan knows, of the flows that it looked at last: rules 11 and 14."""
 
@@ -309,14 +292,16 @@ def _ramp_reason(scope: str, key: str) -> Reason:
     return Reason(Code.RAMP, subject, {"what": what})
 
 
-def _by_signature(of: Callable[[str], Reason | None]) -> Check:
-    """A check that depends on the signature alone is made once for each."""
+def _by_signature(of: Callable[[str, int], Reason | None]) -> Check:
+    """A check that depends on the signature, and on whether it is P0, is made once for each."""
+    urgent: dict[str, Reason | None] = {"": None}
     known: dict[str, Reason | None] = {"": None}
 
     def check(flow: Flow) -> Reason | None:
-        signature = flow.key[4]
-        if signature not in known:
-            known[signature] = of(signature)
-        return known[signature]
+        signature, priority = flow.key[4], flow.key[1]
+        found = known if priority else urgent
+        if signature not in found:
+            found[signature] = of(signature, priority)
+        return found[signature]
 
     return check

@@ -196,7 +196,7 @@ class _Planner:
             return self._of_run(run)
         runs = self.runs.get((p, tenant.id))
         if runs is None:
-            runs = self.runs[p, tenant.id] = Runs(tenant, self.gate, self.now_s)
+            runs = self.runs[p, tenant.id] = Runs(p, tenant, self.gate, self.now_s)
         held = self.flight.classes[p].get(tenant.id)
         singles_s = singles_first(self.slots, self.line.accounts[p].est_s)
         while (one := runs.best(held, singles_s)) is not None:
@@ -220,7 +220,7 @@ class _Planner:
 
     def _shut(self, flow: FlowFacts) -> str | None:
         """Return what holds all of a flow's tasks alike."""
-        reason = self.gate.signature(flow.signature) if flow.signature else None
+        reason = self.gate.signature(flow.signature, flow.priority) if flow.signature else None
         return reason or self.gate.pair(flow.tenant, flow.signature)
 
     def _why_not(self, flow: FlowFacts, head: Head) -> str | None:
@@ -269,7 +269,7 @@ class _Planner:
         orders = [
             order[:LOOKED_THROUGH]
             for signature, order in self.line.classes[p].oldest.items()
-            if self.now_s - order[0][0] > aged_s and not (signature and self.gate.signature(signature))
+            if self.now_s - order[0][0] > aged_s and not (signature and self.gate.signature(signature, p))
         ]
         for since_s, number in merge(*orders):
             if self.now_s - since_s <= aged_s:

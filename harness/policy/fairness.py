@@ -36,18 +36,19 @@ def singles_first(slots: int, est_s: float) -> float:
 class Standing:
     """An order by signature as one, from the first that isn't out: those whose signature has room, by virtual time."""
 
-    __slots__ = ("_at", "_gate", "_orders")
+    __slots__ = ("_at", "_gate", "_orders", "_priority")
 
-    def __init__(self, orders: Orders, gate: Gate) -> None:
+    def __init__(self, orders: Orders, gate: Gate, priority: int) -> None:
         self._orders = orders
         self._gate = gate
+        self._priority = priority
         self._at: dict[str, int] = {}
 
     def walk(self, dead: set[int]) -> Iterable[tuple[float, int]]:
         """Return who stands, in order, without those at the front that are dead."""
         rest: list[Iterable[tuple[float, int]]] = []
         for signature, order in self._orders.items():
-            if signature and self._gate.signature(signature):
+            if signature and self._gate.signature(signature, self._priority):
                 continue
             at = self._at.get(signature, 0)
             if dead:
@@ -68,7 +69,7 @@ class Tenants:
         self.lowest: float | None = None  # clock of the one that has had least, of those that may be picked
         self._gate = gate
         self._now_s = now_s
-        self._standing = Standing(self.of_class.orders, gate)
+        self._standing = Standing(self.of_class.orders, gate, p)
         self._owners = line.owners
         self._held = flight.classes[p]
         self._costs = flight.costs
@@ -132,14 +133,14 @@ class Tenants:
 class Runs:
     """The runs of one tenant in one class in one plan, singles among them."""
 
-    def __init__(self, tenant: Tenant, gate: Gate, now_s: float) -> None:
+    def __init__(self, p: int, tenant: Tenant, gate: Gate, now_s: float) -> None:
         self.tenant = tenant
         self._now_s = now_s
         self.dead: set[int] = set()
         self._moved: dict[int, float] = {}
         self.g = tenant.clock.g
         self.lowest: float | None = None  # clock of the run that has had least
-        self._standing = Standing(tenant.orders, gate)
+        self._standing = Standing(tenant.orders, gate, p)
 
     def best(self, held: Held | None, singles_s: float) -> Run | None:
         """Return the run that is next; None: nobody is left. `singles_s`: B of rule 13."""

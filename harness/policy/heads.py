@@ -130,5 +130,7 @@ class Heads:
             standing += [runs[number] for _, number in islice(first, LOOKED_THROUGH)]
         for run in standing:
             for flow in run.flows.values():
-                if flow.id not in self.seen and not (flow.signature and self._gate.signature(flow.signature)):
+                if flow.id not in self.seen and not (
+                    flow.signature and self._gate.signature(flow.signature, flow.priority)
+                ):
                     yield flow

@@ -111,11 +111,12 @@ class Gate:
             return self._stop.priorities[priority]
         return "ramp" if self._ramps.get(("priority", priority), 1) <= 0 else None
 
-    def signature(self, signature: str) -> str | None:
-        """Return what holds all flows that need this, if anything."""
+    def signature(self, signature: str, priority: int) -> str | None:
+        """Return what holds all flows of a class that need this, if anything."""
         resources = self.room.resources
         for resource, n in needs(signature):
-            if resources.get(resource, 0) < n:
+            left = resources.get(resource, 0)
+            if left < n and (priority or left + self.room.urgent.get(resource, 0) < n):
                 return f"resource:{resource}"
         return None
 

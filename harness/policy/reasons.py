@@ -46,10 +46,14 @@ class Code(StrEnum):
     PAUSED = "paused"
     NO_WORKER = "no_worker"
     TOO_LARGE = "too_large"
+    BREAKER = "breaker"
+    BLOCKED = "blocked"
+    RATE = "rate"
     BUDGET = "budget"
     TENANT_CAP = "tenant_cap"
     RUN_CAP = "run_cap"
     QUOTA = "quota"
+    LIMITED = "limited"
     RESOURCE = "resource"
     RESERVED = "reserved"
     SHARE = "share"
@@ -150,6 +154,24 @@ TABLE: dict[Code, Entry] = {
         words="It needs {needs} of {resource}, and {resource} gives {most} at most.",
         frees="It can't start before an operator gives {resource} more room.",
     ),
+    Code.BREAKER: Entry(
+        who=Who.SYSTEM,
+        label="{subject} keeps failing",
+        words="Calls to {resource} keep failing[ since {since}], so none is sent[ before {until}].",
+        frees="It starts when a few calls, sent to try, have succeeded; no attempt is spent until then.",
+    ),
+    Code.BLOCKED: Entry(
+        who=Who.SYSTEM,
+        label="{subject} wants no calls",
+        words="{resource} has asked to be sent nothing[ until {until}].",
+        frees="It starts after that; no attempt is spent until then.",
+    ),
+    Code.RATE: Entry(
+        who=Who.SYSTEM,
+        label="Rate limit of {subject}",
+        words="The rate limit of {resource} is used up[ until {until}].",
+        frees="It starts when {resource} takes calls again; this eases by itself.",
+    ),
     Code.BUDGET: Entry(
         who=Who.PERSON,
         label="The budget is spent",
@@ -177,6 +199,16 @@ TABLE: dict[Code, Entry] = {
         words="You hold {used} of your {limit} in {name} at once[, and it needs {needs}].",
         frees="It starts when one of yours there ends; an operator can give you more.",
         at_none=("Your quota on {name} is 0.", "It starts when an operator gives you a quota above 0."),
+    ),
+    Code.LIMITED: Entry(
+        who=Who.SYSTEM,
+        label="{subject} limited",
+        words="{resource} is limited to {limit} at once[ since {since}][ by {author}], all in use.",
+        frees="It starts when a place there is free; the limit rises as soon as {resource} can take more.",
+        at_none=(
+            "Nothing may use {resource} now[ since {since}][, says {author}].",
+            "It starts when {resource} may be used again.",
+        ),
     ),
     Code.RESOURCE: Entry(
         who=Who.SYSTEM,

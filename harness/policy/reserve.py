@@ -116,7 +116,7 @@ def _waiting(
     of_class = line.classes[p]
     entries: list[tuple[float, int, str]] = []
     for signature, order in of_class.orders.items():
-        if is_large(signature) and gate.signature(signature) and not gate.priority(p):
+        if is_large(signature) and gate.signature(signature, p) and not gate.priority(p):
             entries += [(v, number, signature) for v, number in order[:LOOKED_THROUGH]]
     for v, number, signature in sorted(entries):
         patience = patience_s(signature, capacities, mean_s)

@@ -6,6 +6,7 @@ both count here, so that a plan can't depend on who asks. Reads nothing by itsel
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from harness.policy import ramp
 from harness.policy.flight import Flight
@@ -15,6 +16,7 @@ from harness.policy.plan import Reserved
 from harness.policy.settings import SYSTEM
 
 Pause = tuple[str, str, str, str]  # scope, key, source, reason
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class Room:
     """Free slots of pools that may release; members in flight; what is left of resources and quotas.
 
     `flight`: by pool, what its tasks hold. `ends`: (when, signature) of leases that hold a resource. `reserved`: what
-    each pool's last plan keeps for somebody (rule 11); whoever begins a tick gathers it from the lines.
+    each pool's last plan keeps for somebody (rule 11); whoever begins a tick gathers it from the lines. `urgent`: how
+    much more P0 has of a resource than is in `capacities`.
     """
 
     slots: Mapping[str, int]
@@ -59,6 +62,7 @@ class Room:
     ends: list[tuple[float, str]] = field(default_factory=list)
     reserved: dict[str, Reserved] = field(default_factory=dict)
     ramps: dict[str, ramp.Left] = field(default_factory=dict)  # by pool: of scopes that come back from a pause
+    urgent: Mapping[str, int] = field(default_factory=dict)
 
 
 def measure(
@@ -68,6 +72,7 @@ def measure(
     capacities: Mapping[str, int],
     quotas: Iterable[tuple[int, str, str, int]],
     flight: Sequence[InFlight],
+    urgent: Mapping[str, int] = NOTHING,
 ) -> Room:
     """Return the room that slots, capacities and quotas (tenant, scope, name, cap) leave beside what is in flight."""
     paused = {key for scope, key, _, _ in pauses if scope == "pool"}
@@ -78,6 +83,7 @@ def measure(
         resources=dict(capacities),
         quotas={(tenant, scope, name): cap for tenant, scope, name, cap in quotas},
         flight={pool: Flight() for pool in slots},
+        urgent=urgent,
     )
     for use in flight:
         count(room, use)

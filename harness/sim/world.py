@@ -19,6 +19,7 @@ from harness.policy.known import ESTIMATE_WEIGHT, KindFacts, Standing, know
 from harness.policy.lifecycle import TABLE, TERMINAL, Event, State, exit_event
 from harness.policy.line import Line
 from harness.policy.look import decide
+from harness.policy.outlook import Course, Outlook
 from harness.policy.owners import Owners
 from harness.policy.plan import Pick, Plan
 from harness.policy.ramp import WHOLE_AFTER_S
@@ -102,6 +103,7 @@ class World:
         self._unread: list[tuple[str, Charge]] = []  # until the next tick, as are new flows
         self._unknown: list[tuple[str, Flow]] = []
         self.estimates: dict[str, float] = {}
+        self.course = Course()  # of resources that are held by the call, if there are any
         self.ramps: list[tuple[str, str, float]] = []  # scope, key of pauses that ended, and when
         self._plan = plan
         self._first_come = first_come
@@ -149,13 +151,20 @@ class World:
         self.standing = Standing(
             kinds=know(self._kinds, self.estimates), pauses=self._pauses, beyond=frozenset(beyond) or ()
         )
+        capacities, urgent = self._capacities()
         self.room = policy_room.measure(
             self.slots,
             pauses=self._pauses,
-            capacities=self.capacities,
+            capacities=capacities,
             quotas=self._quotas,
             flight=[use_of(lease) for lease in self.leases.values()],
+            urgent=urgent,
         )
+
+    def see(self, outlook: Outlook) -> None:
+        """Take note of what permits say, as the leader does at its next tick (policy.outlook)."""
+        self.course.follow(outlook, [use_of(lease) for lease in self.leases.values()])
+        self._look()
 
     def clocks(self, pool: str) -> dict[ClockKey, float]:
         """Return the virtual times of a pool by (priority, tenant, run)."""
@@ -211,6 +220,8 @@ class World:
         """Plan pool after pool and make the leases."""
         self._learn()
         self._overrun()
+        if self.course.outlook is not None:
+            self._look()
         if self.ramps:
             self._slow_down()
         made = []
@@ -232,6 +243,19 @@ class World:
                     one.tidy()
             made.append(Tick(pool, plan, leases))
         return made
+
+    def _capacities(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        if self.course.outlook is None:
+            return self.capacities, policy_room.NOTHING
+        capacities, urgent = self.course.capacities(self.now_s)
+        return {**self.capacities, **capacities}, urgent
+
+    def _look(self) -> None:
+        """Give the room what resources have now, beside what is in use."""
+        capacities, self.room.urgent = self._capacities()
+        before, self.room.capacities = self.room.capacities, capacities
+        for name, n in capacities.items():
+            self.room.resources[name] = self.room.resources.get(name, 0) + n - before.get(name, 0)
 
     def _learn(self) -> None:
         """Take what is new since the last tick: charges of what ended, then new flows, as the store's leader does."""

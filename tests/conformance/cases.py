@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
+
+from harness.policy.calls import Assumed
+from harness.policy.outlook import Outlook
 
 SIGNATURES = {
     "db": ("", "", "rag:search=1"),
@@ -68,6 +72,19 @@ class Case:
     written_ago_s: float = 0.0
     bundled: dict[str, bool] = field(default_factory=dict)
     beyond: list[int] = field(default_factory=list)
+    readings: list[dict[str, dict[str, Any]]] = field(default_factory=list)  # what permits said, one after the other
+
+    def outlooks(self, taken_s: float) -> list[Outlook]:
+        """What a leader was told of resources, the last at `taken_s` by its clock."""
+        return [
+            Outlook(
+                by_task={},
+                readings={name: Assumed(**said) for name, said in readings.items()},
+                at_s=next(iter(readings.values()))["at_s"],
+                taken_s=taken_s,
+            )
+            for readings in self.readings
+        ]
 
 
 def make(number: int) -> Case:
@@ -101,7 +118,35 @@ def make(number: int) -> Case:
     )
     _fill(case, dice, pools, flows=400 if crowded else dice.choice((0, 1, 3, 12, 50, 120)))
     _remember(case, dice, pools)
+    _read(case, dice)
     return case
+
+
+def _read(case: Case, dice: Random) -> None:
+    """What permits say of resources: nothing, or two readings with whatever is there in between."""
+    if dice.random() < 0.3:
+        return
+    for at_s in (1000.0, 1000.0 + dice.choice((0.25, 7.0, 60.0))):
+        readings = {}
+        for name in ("llm:default", "rag:search", "tool:http"):
+            limit = dice.choice((0, 1, 2, 5, 50))
+            in_flight, waiting = dice.choice((0, 0, limit)), dice.choice((0, 0, 2))
+            readings[name] = {
+                "at_s": at_s,
+                "limit": limit,
+                "proven": dice.choice((None, 0, 50)),
+                "ceiling": 50,
+                "in_flight": in_flight,
+                "waiting": waiting,
+                "waiting_p0": dice.choice((0, waiting)),
+                "asked": in_flight + waiting + dice.choice((0, 0, 3)),
+                "mode": dice.choice(("ramp", "hold", "drain")),
+                "blocked_until_s": dice.choice((0.0, 0.0, 0.0, at_s + 900.0)),
+                "breaker": (breaker := dice.choice(("closed", "closed", "closed", "open", "half_open"))),
+                "breaker_until_s": dice.choice((at_s - 1.0, at_s + 900.0)) if breaker == "open" else 0.0,
+                "rate_wait_s": dice.choice((0.0, 0.0, 0.2, 3.0, 900.0)),
+            }
+        case.readings.append(readings)
 
 
 def _remember(case: Case, dice: Random, pools: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Store and simulator make the same plans, as lists, of the same snapshot: a thousand of them, generated."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.engine.memory import Memory
 from harness.kinds import registry
 from harness.policy.accounts import ClockRow, CreditRow
 from harness.policy.flow import FlowFacts, Head
+from harness.policy.outlook import configured
 from harness.policy.plan import Pick, Plan
 from harness.sim.flows import Flow
 from harness.sim.rows import Lease, Task, Tenant
@@ -47,6 +49,10 @@ def plans_of_the_store(connection: Connection, case: Case) -> tuple[list[Decided
         memory.begin(snapshot.line(connection, epoch=epoch))
         for pool, bundled in case.bundled.items():
             memory.line(pool).bundled = bundled
+        for outlook in case.outlooks(time.monotonic()):
+            if memory.outlook is not None:
+                memory.course.follow(memory.outlook, [])
+            memory.outlook = outlook
         plans = [decided(plan) for _, plan in dispatch.decide(connection, settings.HARNESS_TOPOLOGY, memory)]
         return plans, at_s, memory.now_s
 
@@ -80,6 +86,10 @@ def ticks_of_the_world(case: Case, at_s: float, now_s: float) -> list[Tick]:
             world.tasks[task] = Task(task, tenant, run, kind, one.pool, one.priority, one.signature, 0.0, 0.0)
             flow.add(Head(task, kind, single, lost_starts, at_s - ago_s))
     world.now_s = now_s
+    outlooks = case.outlooks(now_s)
+    for outlook in outlooks[:-1]:
+        world.course.follow(outlook, [])
+    world.see(outlooks[-1] if outlooks else configured(topology.resources.values()))
     return world.tick()
 
 

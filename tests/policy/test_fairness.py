@@ -67,7 +67,7 @@ def test_singles_go_first_until_they_have_had_b_more_than_the_runs_beside_them()
     line.add(flow(1, 1), NOW_S)
     line.add(flow(2, 1, run=7), NOW_S)
     gate = Gate(POOL, room_of(Flight()), line, NOTHING_STOPPED, NOW_S)
-    runs = Runs(line.classes[2].tenants[1], gate, NOW_S)
+    runs = Runs(2, line.classes[2].tenants[1], gate, NOW_S)
     b = singles_first(10, 2.0)
     assert b == 100.0
     picked = []
@@ -87,7 +87,7 @@ def test_the_run_with_fewer_than_its_part_in_flight_goes_first_then_the_one_that
     flight = Flight()
     flight.count(2, 1, 7, NO_LANE, leases=1, cost=1.0)
     gate = Gate(POOL, room_of(flight), line, NOTHING_STOPPED, NOW_S)
-    runs = Runs(line.classes[2].tenants[1], gate, NOW_S)
+    runs = Runs(2, line.classes[2].tenants[1], gate, NOW_S)
     first = runs.best(flight.classes[2][1], 0.0)
     assert first is not None
     assert first.id == 8
