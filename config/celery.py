@@ -26,6 +26,7 @@ sys.path.append(str(settings.BASE_DIR))
 warnings.filterwarnings("ignore", message="You're running the worker with superuser privileges")
 
 TIDY_EVERY_S = 600.0  # partitions are made days ahead and expired keys are only disk space
+OBSERVE_EVERY_S = 5.0  # what is kept of limits and breakers is as old as that when Redis is emptied
 
 app = Celery("harness", fixups=[])
 
@@ -89,6 +90,11 @@ _conf: dict[str, Any] = {
             "task": "harness.tidy",
             "schedule": TIDY_EVERY_S,
             "options": {"queue": profile.SYSTEM_QUEUE, "expires": TIDY_EVERY_S},
+        },
+        "observe": {
+            "task": "harness.observe",
+            "schedule": OBSERVE_EVERY_S,
+            "options": {"queue": profile.SYSTEM_QUEUE, "expires": OBSERVE_EVERY_S},
         },
         "results": {
             "task": "celery.backend_cleanup",

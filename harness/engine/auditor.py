@@ -20,7 +20,17 @@ from harness.store.database import Connection
 from harness.store.findings import Found
 from harness.telemetry import logs
 
-SMALL = ("leases", "members", "caps", "charges", "queues", "usage", "transactions", "dead_rows")  # whole, in each round
+SMALL = (
+    "leases",
+    "members",
+    "caps",
+    "charges",
+    "queues",
+    "observed",
+    "usage",
+    "transactions",
+    "dead_rows",
+)  # whole, in each round
 LARGE = (
     "tasks",
     "flows",
@@ -259,6 +269,8 @@ class Auditor:
                     return stored.charges(connection, bundle_most=BUNDLE_MAX)
                 case "queues":
                     return self._queues(connection)
+                case "observed":
+                    return stored.unobserved(connection, self._topology)
                 case "usage":
                     found, self._memory.added = stored.usage(connection, None if afresh else self._memory.added)
                     return found

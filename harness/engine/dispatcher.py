@@ -1,24 +1,26 @@
 """The dispatcher's process: lead or stand by, tick when something happened, sweep beside it.
 
 Any number run; one leads, by the epoch. The leader says that it sleeps (asks for the doorbell) except under a load so
-steady that the next tick comes anyway: then nobody has to ring. Audit and retention, and the notes on why flows wait,
-have threads of their own.
+steady that the next tick comes anyway: then nobody has to ring. Audit and retention, the notes on why flows wait, and
+the readings of resources have threads of their own.
 """
 
 import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import psycopg
 
-from harness.engine import dispatch, reasons, sweep, upkeep
+from harness.engine import dispatch, readings, reasons, sweep, upkeep
 from harness.engine.memory import Memory
+from harness.engine.readings import Readings, Reads
 from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
 from harness.policy.errors import Unavailable
+from harness.policy.resources import Live
 from harness.policy.settings import Topology
 from harness.store import leader
 from harness.store.database import Connection, connect
@@ -35,6 +37,9 @@ STANDBY_S = 0.5
 RECONNECT_S = 1.0
 
 log = logs.get(__name__)
+
+
+Permits = Callable[[Callable[[], Mapping[str, Live]]], Reads]  # from the resources as they are now
 
 
 class Broker(Protocol):
@@ -54,7 +59,10 @@ class Broker(Protocol):
 
 
 class Dispatcher:
-    """One dispatcher process. `run` returns when `stop` is set. `firing`: the settings of what schedules bring."""
+    """One dispatcher process. `run` returns when `stop` is set. `firing`: the settings of what schedules bring.
+
+    `permits`: opens the reader of permits (store.permits); None: there are none, and limits are as configured.
+    """
 
     def __init__(
         self,
@@ -65,6 +73,7 @@ class Dispatcher:
         stop: threading.Event,
         firing: Firing | None = None,
         upkeep: Upkeep | None = None,
+        permits: Permits | None = None,
     ) -> None:
         self._url = database_url
         self._topology = topology
@@ -72,6 +81,8 @@ class Dispatcher:
         self._broker = broker
         self._firing = firing or Firing()
         self._upkeep = upkeep or Upkeep()
+        self._readings = Readings(configured=topology.resources)
+        self._readings.permits = permits(self._readings.effective) if permits else None
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:
@@ -100,8 +111,11 @@ class Dispatcher:
             with self._open("dispatcher-listen") as listener:
                 listener.execute(f"LISTEN {CHANNEL}")
                 memory = dispatch.begin(connection, epoch=epoch)
+                self._readings.began_s = time.monotonic()
+                memory.see(self._readings.look(connection))
                 sweeper.start()
                 keeper.start()
+                threading.Thread(target=self._read, args=(memory, over), name="readings", daemon=True).start()
                 threading.Thread(
                     target=self._note_reasons, args=(memory, epoch, over), name="reasons", daemon=True
                 ).start()
@@ -188,9 +202,17 @@ class Dispatcher:
             over=over,
         )
 
+    def _read(self, memory: Memory, over: threading.Event) -> None:
+        readings.run(self._readings, lambda: self._open("dispatcher-readings"), memory.see, over=over)
+
     def _note_reasons(self, memory: Memory, epoch: int, over: threading.Event) -> None:
         reasons.run(
-            lambda: self._open("dispatcher-reasons"), self._topology, memory.held_lately, epoch=epoch, over=over
+            lambda: self._open("dispatcher-reasons"),
+            self._topology,
+            memory.held_lately,
+            memory.course,
+            epoch=epoch,
+            over=over,
         )
 
     def _warm_broker(self) -> None:

@@ -93,6 +93,10 @@ class Memory:
             if len(self.owners.runs) > len(runs) + RUNS_KEPT:
                 self.owners.runs = {run: cap for run, cap in self.owners.runs.items() if run in runs}
 
+    def see(self, outlook: Outlook) -> None:
+        """Take what was read of resources; any thread may bring it, the next tick goes by it."""
+        self.outlook = outlook
+
     def hold(self, plan: Plan) -> None:
         """Keep what a plan says of flows that it gave nothing, for who tells why."""
         self._held[plan.pool] = (time.monotonic(), plan.held)

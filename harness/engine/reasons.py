@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 import psycopg
 
 from harness.kinds import registry
-from harness.policy import binding, known, ramp, room
+from harness.policy import binding, known, outlook, ramp, room, shortage
 from harness.policy.binding import Flow, FlowKey
+from harness.policy.outlook import Course
 from harness.policy.reasons import Code, Key, Reason
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
-from harness.store import leader, money, reasons, snapshot
+from harness.store import leader, money, reasons, resources, snapshot
 from harness.store.database import Connection
 from harness.store.reasons import PoolStands
 from harness.telemetry import logs
@@ -65,13 +66,14 @@ def run(
     connect: Callable[[], Connection],
     topology: Topology,
     held: Callable[[], Mapping[int, str]],
+    course: Course,
     *,
     epoch: int,
     over: threading.Event,
 ) -> None:
     """Pass over the flows until `over` is set or another leads; a connection that breaks is opened anew.
 
-    `held`: what the last plans said of flows (by id).
+    `held`: what the last plans said of flows (by id); `course`: what the leader makes of resources.
     """
     wait_s = EVERY_S
     while not over.is_set():
@@ -82,7 +84,7 @@ def run(
                     if not leader.holds(connection, epoch):
                         return  # the leading thread is about to find out, too
                     began_s = time.monotonic()
-                    pass_over(connection, topology, noted, held(), epoch=epoch)
+                    pass_over(connection, topology, noted, held(), course, epoch=epoch)
                     wait_s = max(EVERY_S, REST * (time.monotonic() - began_s))
         except psycopg.Error as error:
             log.warning("reasons_failed", error=str(error).strip())
@@ -90,7 +92,13 @@ def run(
 
 
 def pass_over(
-    connection: Connection, topology: Topology, noted: Noted, held: Mapping[int, str] = NOTHING_HELD, *, epoch: int
+    connection: Connection,
+    topology: Topology,
+    noted: Noted,
+    held: Mapping[int, str] = NOTHING_HELD,
+    course: Course | None = None,
+    *,
+    epoch: int,
 ) -> Passed:
     """Look at what binds the flows, and note what has changed. Changes `noted`. Raises: psycopg.Error.
 
@@ -106,7 +114,7 @@ def pass_over(
         noted.after = 0
         return Passed()
     # 2. Decide: what binds each
-    facts = _facts(connection, topology, noted, held)
+    facts = _facts(connection, topology, noted, held, course or Course())
     changes = _changes(flows, facts, noted)
     for flow in flows:
         noted.seen.add(flow.key)
@@ -123,13 +131,24 @@ def pass_over(
     return Passed(flows=len(flows), ended=ended, begun=begun, more=following is not None)
 
 
-def _facts(connection: Connection, topology: Topology, noted: Noted, held: Mapping[int, str]) -> binding.Facts:
+def _facts(
+    connection: Connection, topology: Topology, noted: Noted, held: Mapping[int, str], course: Course
+) -> binding.Facts:
     pauses = reasons.pauses(connection)
     scopes = snapshot.scopes(connection)
     in_use = snapshot.in_use(connection, charged=NO_CHARGES)
-    capacities = {name: resource.capacity for name, resource in topology.resources.items()}
+    now_s = time.monotonic()
+    if course.outlook is None:  # no tick yet, so nothing was released
+        course = Course()
+        course.follow(outlook.configured(topology.resources.values(), taken_s=now_s), in_use.flight)
+    capacities, urgent = course.capacities(now_s)
     left = room.measure(
-        in_use.slots, pauses=scopes.pauses, capacities=capacities, quotas=scopes.quotas, flight=in_use.flight
+        in_use.slots,
+        pauses=scopes.pauses,
+        capacities=capacities,
+        quotas=scopes.quotas,
+        flight=in_use.flight,
+        urgent=urgent,
     )
     ramped_pools: dict[str, int] = {}
     ramped: dict[str, ramp.Left] = {}
@@ -145,9 +164,29 @@ def _facts(connection: Connection, topology: Topology, noted: Noted, held: Mappi
         beyond=money.beyond(connection),
         waiting={stands.pool: stands.tenants for stands in noted.pools},
         held=held,
+        downstreams=_downstreams(connection, topology, course, now_s),
         ramped_pools=ramped_pools,
         ramped=ramped,
     )
+
+
+def _downstreams(
+    connection: Connection, topology: Topology, course: Course, now_s: float
+) -> dict[str, shortage.Downstream]:
+    assert course.outlook is not None
+    live, allowed, trends = course.outlook.live, course.allowed(now_s), course.trends
+    lowered = [name for name, one in live.items() if one.limit < topology.resources[name].capacity]
+    changed = resources.last_changes(connection, lowered) if lowered else {}
+    return {
+        name: shortage.stands(
+            topology.resources[name],
+            one,
+            trend=trends.get(name),
+            allowed=allowed.get(name),
+            changed_s=changed[name].at_s if name in changed else None,
+        )
+        for name, one in live.items()
+    }
 
 
 def _changes(flows: Sequence[Flow], facts: binding.Facts, noted: Noted) -> list[tuple[FlowKey, Reason | None]]:

@@ -174,6 +174,12 @@ def check_against(topology: Topology) -> None:
                 raise Invalid(
                     f"kind {one.name!r} needs resource {name!r}, unknown to resources.toml", field="resources"
                 )
+            if n > 1 and topology.resources[name].held == "call":
+                raise Invalid(
+                    f"kind {one.name!r} needs {n} of {name!r}: each call takes one place, and how many a task has "
+                    "at once is measured; declare 1",
+                    field="resources",
+                )
             if not 1 <= n <= topology.resources[name].capacity:
                 raise Invalid(
                     f"kind {one.name!r} needs {n} of {name!r}, which has {topology.resources[name].capacity}",

@@ -25,11 +25,11 @@ from math import ceil, exp
 from typing import Protocol
 
 from harness.policy import ramp
+from harness.policy.breaker import PROBES
 
 PHI_OVER_S = 30.0
 PHI_LEAST, PHI_MOST = 0.05, 4.0  # a task that calls for a twentieth of its life; one that has four calls at once
 SLOTS_AHEAD = 1.1  # slots for one tenth more than the limit, so that the limiter can probe
-PROBES = 3  # tasks that try a resource whose breaker may close
 BLOCK_AHEAD_S = 0.25  # so long before a block ends who is released will find it over: a reading's age
 RATE_AHEAD_S = 0.5  # of waiting in slots for a rate limit: two readings
 RATE_LONG_S = 5.0  # a wait beyond what a slot is held for

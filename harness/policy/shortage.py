@@ -23,6 +23,7 @@ OPERATOR = "an operator"  # who it was is the operators' business
 class Downstream:
     """How a resource stands. `most`: that one task may need of it; `shut`, `trying`: see policy.calls.Allowed.
 
+    `calls`: how many there may be at once, if it is held by the call.
     `limit`, if it is less than it could be, `since_s`, and `by` whom ("": it follows what the downstream can take).
     `shut_since_s`: since when it is shut. Moments in epoch seconds; None: nobody knows.
     """
@@ -31,6 +32,7 @@ class Downstream:
     shut: Shut | None = None
     trying: bool = False
     shut_since_s: float | None = None
+    calls: int | None = None
     limit: int | None = None
     since_s: float | None = None
     by: str = ""
@@ -42,6 +44,7 @@ def stands(
     """Return how a resource stands. `trend`, `allowed`: if it is held by the call; `changed_s`: of its limit."""
     resource = live.resource
     most = NO_CAP if resource.held == "call" else resource.capacity
+    told = trend.told if trend is not None else live.limit
     limit, since_s, by = None, None, ""
     if trend is not None and resource.adaptive and trend.told < resource.capacity:
         limit, since_s = trend.told, trend.told_since_s
@@ -54,6 +57,7 @@ def stands(
         shut=None if allowed is None else allowed.shut,
         trying=allowed is not None and allowed.trying,
         shut_since_s=None if trend is None else trend.shut_since_s,
+        calls=told if resource.held == "call" else None,
         limit=limit,
         since_s=since_s,
         by=by,
@@ -96,6 +100,8 @@ class Shortage:
             if one is not None and one.limit is not None:
                 return _limited(resource, one)
             left, limit = self._room.resources.get(resource, 0), self._capacities.get(resource, 0)
+            if one is not None and one.calls is not None:  # as many tasks are on the way as its calls can serve
+                left, limit = 0, one.calls
             figures: dict[str, Fact | None] = {"resource": resource, "used": limit - left, "limit": limit}
             return Reason(Code.RESOURCE, resource, figures | ({"needs": n} if n > 1 else {}))
         return None

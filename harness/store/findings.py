@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from harness.policy.settings import Topology
-from harness.store import sql
+from harness.store import resources, sql
 from harness.store.database import Connection
+from harness.store.sessions import DEAD_AFTER_S
 
+OBSERVE_LATE_S = 30.0  # it comes every 5 s
 LATE_S = 60.0  # what the sweep does within seconds is a fault after this long
 ZOMBIE_S = 900.0  # a worker restarts itself long before one of its threads hangs for this long
 VERSION_WAIT_S = 600.0  # a deployment takes less
@@ -115,9 +117,25 @@ def missing_flows(connection: Connection, *, key: Sequence[Any] | None, limit: i
 
 def over_caps(connection: Connection, topology: Topology) -> list[Found]:
     """Look at what is in flight beyond a cap."""
-    held = {name: one.capacity for name, one in topology.resources.items() if one.held == "task"}
+    # Neither what an operator allows beyond the file is a fault, nor what was taken before an operator allowed less.
+    live = resources.effective(connection, topology.resources)
+    held = {
+        name: max(one.capacity, live[name].resource.capacity)
+        for name, one in topology.resources.items()
+        if one.held == "task"
+    }
     rows = connection.execute(sql.load("audit/caps"), {"resources": json.dumps(held), "late_s": LATE_S})
     return [Found(*row) for row in rows]
+
+
+def unobserved(connection: Connection, topology: Topology) -> list[Found]:
+    """Look whether somebody keeps how resources stand (engine.observe)."""
+    parameters = {
+        "resources": [name for name, one in topology.resources.items() if one.held == "call"],
+        "late_s": OBSERVE_LATE_S,
+        "dead_after_s": DEAD_AFTER_S,
+    }
+    return [Found(*row) for row in connection.execute(sql.load("audit/observed"), parameters)]
 
 
 def charges(connection: Connection, *, bundle_most: int) -> list[Found]:

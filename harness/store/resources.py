@@ -130,3 +130,13 @@ def last_changes(connection: Connection, names: Iterable[str]) -> dict[str, Chan
 
 def _change(resource: str, at: datetime, old: int | None, new: int, reason: str, mode: str) -> Change:
     return Change(resource=resource, at_s=at.timestamp(), old=old, new=new, reason=reason, mode=mode)
+
+
+def written_since(connection: Connection, since_s: float) -> list[tuple[str, float, int, str]]:
+    """Return the changes of limits since a moment (epoch seconds), as (resource, epoch seconds, new, reason)."""
+    cursor = connection.execute(
+        "SELECT resource, extract(epoch FROM at)::double precision, new, reason FROM limit_change "
+        "WHERE at >= to_timestamp(%s)",
+        (since_s,),
+    )
+    return [(row[0], row[1], row[2], row[3]) for row in cursor]

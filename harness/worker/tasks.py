@@ -1,4 +1,4 @@
-"""The two Celery tasks. `harness.run` is the hot path: a message is a hint, the engine's claim decides.
+"""The Celery tasks. `harness.run` is the hot path: a message is a hint, the engine's claim decides.
 
 Nothing is imported from the engine here: beat and flower load this module too.
 """
@@ -34,3 +34,15 @@ def tidy() -> Any:
 
     with connect(settings.DATABASE_URL, "engine", application_name="harness-system") as connection:
         return sweep.tidy(connection)
+
+
+@shared_task(name="harness.observe", ignore_result=True, max_retries=0)
+def observe() -> None:
+    """Keep how resources stand. While it doesn't run the last values hold, and the leader says so."""
+    from django.conf import settings
+
+    from harness.engine import observe as stage
+    from harness.store.database import connect
+
+    with connect(settings.DATABASE_URL, "engine", application_name="harness-observe") as connection:
+        stage.observe(connection, settings.HARNESS_TOPOLOGY.resources, settings.HARNESS_LIVE_URL)

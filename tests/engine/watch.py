@@ -25,7 +25,12 @@ class Watch:
         assert self.stage.epoch is not None
         for _ in range(times):
             passed = reasons.pass_over(
-                self.stage.connection, settings.HARNESS_TOPOLOGY, self.noted, self.held, epoch=self.stage.epoch
+                self.stage.connection,
+                settings.HARNESS_TOPOLOGY,
+                self.noted,
+                self.held,
+                self.stage.memory.course,
+                epoch=self.stage.epoch,
             )
         return passed
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.policy.breaker import PROBES
 from harness.policy.calls import (
     BLOCK_AHEAD_S,
     LONG_SHUT_S,
     PHI_LEAST,
     PHI_MOST,
-    PROBES,
     RATE_LONG_S,
     SLOTS_AHEAD,
     Assumed,

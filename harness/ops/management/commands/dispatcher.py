@@ -14,6 +14,7 @@ from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
 from harness.kinds import registry
 from harness.store.broker import Broker
+from harness.store.permits import Permits
 from harness.telemetry import logs
 
 
@@ -53,4 +54,5 @@ class Command(BaseCommand):
                 keep_days=settings.HARNESS_KEEP_DAYS if settings.HARNESS_RETENTION else 0.0,
                 dead_keep_days=settings.HARNESS_DEAD_KEEP_DAYS,
             ),
+            permits=lambda effective: Permits(settings.HARNESS_LIVE_URL, effective),
         ).run()
