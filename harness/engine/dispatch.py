@@ -87,6 +87,7 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
         quotas=scopes.quotas,
         flight=seen.flight,
         urgent=urgent,
+        tenant_caps=memory.course.tenant_caps,
     )
     left.reserved = {name: one for line in memory.lines.values() for name, one in line.reserved.items()}
     if scopes.ramps:

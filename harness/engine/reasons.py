@@ -149,6 +149,7 @@ def _facts(
         quotas=scopes.quotas,
         flight=in_use.flight,
         urgent=urgent,
+        tenant_caps=course.tenant_caps,
     )
     ramped_pools: dict[str, int] = {}
     ramped: dict[str, ramp.Left] = {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from harness.policy.flow import needs
 from harness.policy.known import Kinds
 from harness.policy.money import Standing
-from harness.policy.quota import soft_cap
+from harness.policy.quota import left_of, soft_cap
 from harness.policy.ramp import Left
 from harness.policy.reasons import Code, Fact, Reason
 from harness.policy.room import Room
@@ -98,7 +98,7 @@ def _checks(facts: Facts) -> Iterable[Check | None]:
     yield _beyond_budget(facts) if facts.beyond else None
     yield _capped(facts.room)
     yield _run_capped(facts.room)
-    yield _beyond_quota(facts) if facts.quotas else None
+    yield _beyond_quota(facts) if facts.quotas or facts.room.tenant_caps else None
     yield _by_signature(resources.used_up)
     yield _kept_back(facts.held) if facts.held else None
     yield _beside_others(facts)
@@ -224,9 +224,12 @@ def _beyond_quota(facts: Facts) -> Check:
 
     def of(tenant: int, scope: str, name: str, n: int) -> Reason | None:
         key = (tenant, scope, name)
-        if key not in left or left[key] >= n:
+        free, cap = left.get(key), caps.get(key, 0)
+        if free is None and scope == "resource":
+            free, cap = left_of(facts.room, tenant, name), facts.room.tenant_caps.get(name, 0)
+        if free is None or free >= n:
             return None
-        figures: dict[str, Fact | None] = {"name": name, "used": caps[key] - left[key], "limit": caps[key]}
+        figures: dict[str, Fact | None] = {"name": name, "used": cap - free, "limit": cap}
         return Reason(Code.QUOTA, name, figures | ({"needs": n} if n > 1 else {}))
 
     def check(flow: Flow) -> Reason | None:

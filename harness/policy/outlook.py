@@ -73,12 +73,13 @@ def of(
 class Course:
     """What a leader makes of the outlooks that it is given. One thread follows; others may ask what is allowed."""
 
-    __slots__ = ("caps", "outlook", "trends")
+    __slots__ = ("caps", "outlook", "tenant_caps", "trends")
 
     def __init__(self) -> None:
         self.outlook: Outlook | None = None
         self.trends: Mapping[str, Trend] = {}
         self.caps: Mapping[str, int] = {}  # what a commit checks
+        self.tenant_caps: Mapping[str, int] = {}
 
     def follow(self, outlook: Outlook, flight: Sequence[InFlight]) -> None:
         """Learn from an outlook, once. `flight`: what is in flight now."""
@@ -89,6 +90,9 @@ class Course:
         self.trends = {
             name: calls.learn(self.trends.get(name), reading, released=released.get(name, 0))
             for name, reading in outlook.readings.items()
+        }
+        self.tenant_caps = {
+            name: one.resource.tenant_cap for name, one in outlook.live.items() if one.resource.tenant_cap is not None
         }
         self.caps = dict(outlook.by_task) | dict.fromkeys(outlook.readings, NO_CAP)
         self.outlook = outlook

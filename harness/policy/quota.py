@@ -88,6 +88,14 @@ def headroom(slots: int, mean_s: float, *, p0_expected: bool) -> int:
     return int(slots >= HEADROOM_FROM_SLOTS and p0_expected and mean_s / slots > HEADROOM_WAIT_S)
 
 
+def left_of(room: Room, tenant: int, resource: str) -> int | None:
+    """Return how many of a resource its usual cap leaves to a tenant that has no quota on it. None: any number."""
+    cap = room.tenant_caps.get(resource)
+    if cap is None or (tenant, "resource", resource) in room.quotas:
+        return None
+    return cap - room.of_tenants.get((tenant, resource), 0)
+
+
 class Gate:
     """See the module. `stop`: what may not start at all."""
 
@@ -153,6 +161,11 @@ class Gate:
         if self._quotas:
             for resource, n in needs(signature):
                 if self.room.quotas.get((tenant, "resource", resource), n) < n:
+                    return f"quota:{resource}"
+        if self.room.tenant_caps:
+            for resource, n in needs(signature):
+                left = left_of(self.room, tenant, resource)
+                if left is not None and left < n:
                     return f"quota:{resource}"
         return None
 

@@ -48,7 +48,8 @@ class Room:
 
     `flight`: by pool, what its tasks hold. `ends`: (when, signature) of leases that hold a resource. `reserved`: what
     each pool's last plan keeps for somebody (rule 11); whoever begins a tick gathers it from the lines. `urgent`: how
-    much more P0 has of a resource than is in `capacities`.
+    much more P0 has of a resource than is in `capacities`. `tenant_caps`: how many each tenant may hold of a resource;
+    `of_tenants`: what (tenant, resource) holds of those.
     """
 
     slots: Mapping[str, int]
@@ -63,6 +64,8 @@ class Room:
     reserved: dict[str, Reserved] = field(default_factory=dict)
     ramps: dict[str, ramp.Left] = field(default_factory=dict)  # by pool: of scopes that come back from a pause
     urgent: Mapping[str, int] = field(default_factory=dict)
+    tenant_caps: Mapping[str, int] = field(default_factory=dict)
+    of_tenants: dict[tuple[int, str], int] = field(default_factory=dict)
 
 
 def measure(
@@ -73,6 +76,7 @@ def measure(
     quotas: Iterable[tuple[int, str, str, int]],
     flight: Sequence[InFlight],
     urgent: Mapping[str, int] = NOTHING,
+    tenant_caps: Mapping[str, int] = NOTHING,
 ) -> Room:
     """Return the room that slots, capacities and quotas (tenant, scope, name, cap) leave beside what is in flight."""
     paused = {key for scope, key, _, _ in pauses if scope == "pool"}
@@ -84,6 +88,7 @@ def measure(
         quotas={(tenant, scope, name): cap for tenant, scope, name, cap in quotas},
         flight={pool: Flight() for pool in slots},
         urgent=urgent,
+        tenant_caps=tenant_caps,
     )
     for use in flight:
         count(room, use)
@@ -138,6 +143,8 @@ def hold(
         for resource, n in needs(signature):
             room.resources[resource] = room.resources.get(resource, 0) - n * leases
             _spend_quota(room, (tenant, "resource", resource), n * leases)
+            if resource in room.tenant_caps:
+                room.of_tenants[tenant, resource] = room.of_tenants.get((tenant, resource), 0) + n * leases
     if room.quotas:
         _spend_quota(room, (tenant, "pool", pool), members)
 

@@ -15,6 +15,7 @@ from harness.policy.settings import QUARANTINE
 from harness.sim import trace as traces
 from harness.sim.replay import tenant_name
 from harness.sim.scenario import (
+    Breaker,
     Dispatcher,
     Expect,
     Kind,
@@ -98,6 +99,7 @@ def parse(
         tenants=tenants,
         works=works,
         pauses=tuple(_pause(one) for one in top.tables("pauses")),
+        breakers=tuple(_breaker(one, resources) for one in top.tables("breakers")),
         losses=tuple(_loss(one, pools) for one in top.tables("losses")),
         phases=_phases(top.tables("phases"), duration_s),
         dispatcher=_dispatcher(top.table("dispatcher", {})),
@@ -282,6 +284,16 @@ def _pause(table: Table) -> Pause:
     )
     table.done()
     return pause
+
+
+def _breaker(table: Table, resources: Mapping[str, Steps]) -> Breaker:
+    breaker = Breaker(
+        resource=_declared(table, "resource", table.text("resource"), resources, "resources"),
+        from_s=table.number("from_s", 0.0),
+        until_s=table.number("until_s", above=0),
+    )
+    table.done()
+    return breaker
 
 
 def _loss(table: Table, pools: Mapping[str, Steps]) -> Loss:

@@ -14,7 +14,7 @@ from random import Random
 from harness.policy import admission
 from harness.policy.lifecycle import State
 from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
-from harness.sim import replay, workload
+from harness.sim import permits, replay, workload
 from harness.sim.clock import Clock
 from harness.sim.ledger import Reading, between
 from harness.sim.meter import FEW_TENANTS, Meter
@@ -134,6 +134,12 @@ class _Play:
         for number, pause in enumerate(scenario.pauses):
             clock.at(pause.from_s, self._pause, number)
             clock.at(pause.until_s, self._resume, number)
+        for breaker in scenario.breakers:
+            clock.at(breaker.from_s, self._read)
+            for step in range(int(WHOLE_AFTER_S / DOUBLES_EVERY_S) + 1):
+                clock.at(breaker.until_s + step * DOUBLES_EVERY_S, self._read)
+        if scenario.breakers:
+            clock.at(0.0, self._read_again)
         for group in scenario.tenants.values():
             for at_s, cap in group.later_caps:
                 clock.at(at_s, self._change_tenants, (group.name, cap, None))
@@ -295,6 +301,14 @@ class _Play:
         steps = int(WHOLE_AFTER_S / DOUBLES_EVERY_S)
         for step in range(1, steps + 2):  # what came back may take more at each step of its ramp
             self.clock.at(self.clock.now_s + step * DOUBLES_EVERY_S, self._look_again)
+
+    def _read(self, _: None) -> None:
+        self.world.see(permits.outlook(self.world, self.scenario.breakers))
+        self._wake()
+
+    def _read_again(self, _: None) -> None:
+        self._read(None)
+        self.clock.beat(permits.READ_EVERY_S, self._read_again)
 
     def _look_again(self, _: None) -> None:
         self.world.stand()

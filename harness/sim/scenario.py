@@ -109,6 +109,15 @@ class Pause:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Breaker:
+    """A time in which a resource's breaker is open. Such a resource is held by the call."""
+
+    resource: str
+    from_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
     """A worker process with so many slots of a pool dies; another is there `back_s` later."""
 
@@ -176,6 +185,7 @@ class Scenario:
     tenants: Mapping[str, TenantGroup]
     works: tuple[Work, ...]
     pauses: tuple[Pause, ...] = ()
+    breakers: tuple[Breaker, ...] = ()
     losses: tuple[Loss, ...] = ()
     phases: tuple[Phase, ...] = ()
     dispatcher: Dispatcher = field(default_factory=Dispatcher)

@@ -159,12 +159,16 @@ class World:
             quotas=self._quotas,
             flight=[use_of(lease) for lease in self.leases.values()],
             urgent=urgent,
+            tenant_caps=self.course.tenant_caps,
         )
 
     def see(self, outlook: Outlook) -> None:
         """Take note of what permits say, as the leader does at its next tick (policy.outlook)."""
         self.course.follow(outlook, [use_of(lease) for lease in self.leases.values()])
-        self._look()
+        if self.course.tenant_caps == self.room.tenant_caps:
+            self._look()
+        else:  # what each tenant holds has to be counted
+            self.stand(self.standing.beyond)
 
     def clocks(self, pool: str) -> dict[ClockKey, float]:
         """Return the virtual times of a pool by (priority, tenant, run)."""

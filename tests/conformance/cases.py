@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.policy.calls import Assumed
 from harness.policy.outlook import Outlook
+from harness.policy.resources import Live, Resource
 
 SIGNATURES = {
     "db": ("", "", "rag:search=1"),
@@ -72,6 +73,7 @@ class Case:
     written_ago_s: float = 0.0
     bundled: dict[str, bool] = field(default_factory=dict)
     beyond: list[int] = field(default_factory=list)
+    tenant_caps: dict[str, int] = field(default_factory=dict)  # of resources
     readings: list[dict[str, dict[str, Any]]] = field(default_factory=list)  # what permits said, one after the other
 
     def outlooks(self, taken_s: float) -> list[Outlook]:
@@ -82,6 +84,10 @@ class Case:
                 readings={name: Assumed(**said) for name, said in readings.items()},
                 at_s=next(iter(readings.values()))["at_s"],
                 taken_s=taken_s,
+                live={
+                    name: Live(resource=Resource(name=name, held="call", capacity=50, tenant_cap=cap))
+                    for name, cap in self.tenant_caps.items()
+                },
             )
             for readings in self.readings
         ]
@@ -147,6 +153,7 @@ def _read(case: Case, dice: Random) -> None:
                 "rate_wait_s": dice.choice((0.0, 0.0, 0.2, 3.0, 900.0)),
             }
         case.readings.append(readings)
+    case.tenant_caps = {"llm:default": dice.choice((0, 1, 3))} if dice.random() < 0.3 else {}
 
 
 def _remember(case: Case, dice: Random, pools: list[str]) -> None:

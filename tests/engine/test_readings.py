@@ -316,3 +316,28 @@ def test_a_limit_that_the_limiter_has_lowered_is_told_since_when(stage: Stage, b
     stage.tick()
     assert watch.look().begun == 0
     downstreams.permits.close()
+
+
+def test_a_resources_cap_for_each_tenant_holds_its_tasks_and_leaves_the_rest_to_others(
+    stage: Stage, broker_url: str
+) -> None:
+    configured = {
+        **settings.HARNESS_TOPOLOGY.resources,
+        LLM: Resource(name=LLM, held="call", capacity=50, tenant_cap=4),
+    }
+    downstreams = Downstreams(stage, broker_url, configured)
+    watch = Watch(stage)
+    stage.add_session({"llm": 80})
+    other, more = stage.add_tenant("other"), stage.add_tenant("more")
+    stage.connection.execute(
+        "INSERT INTO quota (tenant_id, scope, name, cap) VALUES (%s, 'resource', %s, 6)", (more, LLM)
+    )
+    *_, last = stage.submit("llm.summarize", n=60)
+    stage.submit("llm.summarize", n=60, tenant=other)
+    stage.submit("llm.summarize", n=60, tenant=more)
+    stage.tick()
+    cursor = stage.connection.execute("SELECT tenant_id, count(*) FROM lease GROUP BY tenant_id")
+    assert dict(cursor.fetchall()) == {stage.tenant: 4, other: 4, more: 6}
+    watch.look()
+    assert watch.told(last) == ("quota", "You hold 4 of your 4 in llm:default at once.")
+    downstreams.permits.close()
