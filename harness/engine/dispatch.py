@@ -110,9 +110,8 @@ def _capacities(
     topology: Topology, memory: Memory, flight: Sequence[room.InFlight], now_s: float
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """What of resources may be in use now, by the last outlook: another thread brings it (engine.readings)."""
-    if memory.outlook is None:
-        memory.outlook = outlook.configured(topology.resources.values(), taken_s=now_s)
-    memory.course.follow(memory.outlook, flight)
+    seen = memory.outlook or outlook.configured(topology.resources.values(), taken_s=now_s)
+    memory.course.follow(seen, flight)
     return memory.course.capacities(now_s)
 
 

@@ -45,4 +45,4 @@ def observe() -> None:
     from harness.store.database import connect
 
     with connect(settings.DATABASE_URL, "engine", application_name="harness-observe") as connection:
-        stage.observe(connection, settings.HARNESS_TOPOLOGY.resources, settings.HARNESS_LIVE_URL)
+        stage.observe(connection, settings.HARNESS_TOPOLOGY.resources, settings.HARNESS_PERMITS_URL)

@@ -91,6 +91,24 @@ def test_a_tenant_may_be_capped_on_any_resource_by_what_its_tasks_hold_of_it(sta
         assert stage.tick() == []
 
 
+def test_a_resources_own_cap_holds_each_tenant_that_has_no_quota_on_it(stage: Stage) -> None:
+    configured = topology(browser=8)
+    capped = dataclasses.replace(configured.resources["browser"], tenant_cap=2)
+    with override_settings(HARNESS_TOPOLOGY=dataclasses.replace(configured, resources={"browser": capped})):
+        stage.add_session({"tool_read": 20})
+        others = [stage.add_tenant(name) for name in ("other", "third")]
+        for tenant in (stage.tenant, *others):
+            stage.submit("noop.sleep", n=4, signature="browser=1", tenant=tenant)
+        with stage.open("staff") as staff:
+            operate.set_quota(staff, "third", "resource", "browser", 3, **BY)
+        stage.tick()
+        stage.tick()
+        held = stage.connection.execute("SELECT tenant_id, count(*) FROM lease GROUP BY 1").fetchall()
+        assert dict(held) == {stage.tenant: 2, others[0]: 2, others[1]: 3}
+        stage.submit("noop.sleep", n=1)
+        assert len(stage.tick()) == 1, "what doesn't need it goes on"
+
+
 def test_what_needs_a_resource_that_is_gone_waits_and_the_rest_of_its_run_goes_on(stage: Stage) -> None:
     run = insert_run(
         stage.connection, public_id=uuid.uuid4(), tenant=stage.tenant, name="", size=4, fanout_cap=None

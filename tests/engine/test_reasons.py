@@ -1,5 +1,6 @@
 """Why tasks wait: each reason on real rows, in its words, and never another's figures."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -66,6 +67,20 @@ def test_a_quota_on_a_resource_binds_before_the_resource(stage: Stage, watch: Wa
     watch.look()
     assert watch.told(mine) == ("quota", "You hold 1 of your 1 in llm:default at once.")
     assert watch.told(others) == ("resource", "llm:default is in full use: 50 of 50.")
+
+
+def test_a_resources_own_cap_of_a_tenant_is_told_like_a_quota(stage: Stage, watch: Watch, settings: Any) -> None:
+    resources = settings.HARNESS_TOPOLOGY.resources
+    for cap, others in ((1, "You hold 1 of your 1 in llm:default at once."), (0, "Your quota on llm:default is 0.")):
+        capped = {"llm:default": replace(resources["llm:default"], tenant_cap=cap)}
+        settings.HARNESS_TOPOLOGY = replace(settings.HARNESS_TOPOLOGY, resources={**resources, **capped})
+        stage.add_session({"llm": 8})
+        *_, last = stage.submit("llm.summarize", n=2, tenant=stage.add_tenant(f"capped at {cap}"))
+        stage.lead()
+        stage.tick()
+        watch.look()
+        code, words = watch.told(last)
+        assert code == "quota" and others in words
 
 
 def test_a_pause_is_told_with_author_reason_and_end(stage: Stage, watch: Watch) -> None:

@@ -1,11 +1,13 @@
 """Caps beside others: soft cap, fan-out of long tasks, headroom, and what a scarce resource costs."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.policy.lanes import AGED
 from harness.policy.quota import fan_out_cap, headroom, soft_cap
-from harness.policy.room import InFlight
+from harness.policy.room import InFlight, measure
 from tests.policy.facts import NOW_S, POOL, Given, flow, heads
 
 SLOTS = st.integers(1, 200)
@@ -68,3 +70,34 @@ def test_a_quota_holds_one_tenant_on_one_resource_and_its_other_work_goes_on() -
     plan = facts.plan()
     assert sorted(pick.flow.id for pick in plan.picks) == [1, 2, 3]
     assert plan.held == {1: "quota:llm"}
+
+
+def test_p0_alone_takes_what_a_resource_has_for_it_beyond_the_others() -> None:
+    tasks = {
+        flow(1, 1, signature="llm=1"): heads(1, 9),
+        flow(2, 2, priority=0, signature="llm=1"): heads(2, 9),
+    }
+    given_ = Given(slots=20, tasks=tasks, capacities={"llm": 2})
+    room = given_.room()
+    room.urgent = {"llm": 3}
+    picked = [pick.flow.priority for pick in given_.plan(room=room).picks]
+    assert len(picked) == 5 and picked.count(2) <= 2 and picked[-1] == 0
+    room = given_.room()
+    assert len(given_.plan(room=room).picks) == 2
+
+
+def test_a_resources_cap_for_each_tenant_counts_what_it_holds_and_a_quota_goes_before_it() -> None:
+    tasks = {flow(i, i, signature="llm=1"): heads(i, 9) for i in (1, 2, 3)}
+    flight = (InFlight(POOL, None, 1, 0, "llm=1", 2, 2, 2, 2, 2.0),)
+    facts = Given(slots=40, tasks=tasks, capacities={"llm": 30}, quotas=((3, "resource", "llm", 5),), flight=flight)
+    room = measure(
+        {POOL: 40, "quarantine": 1},
+        pauses=(),
+        capacities=facts.capacities,
+        quotas=facts.quotas,
+        flight=flight,
+        tenant_caps={"llm": 3},
+    )
+    plan = facts.plan(room=room)
+    assert Counter(pick.flow.tenant for pick in plan.picks) == {1: 1, 2: 3, 3: 5}
+    assert {plan.held[number] for number in (1, 2, 3)} == {"quota:llm"}

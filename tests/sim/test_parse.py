@@ -57,6 +57,7 @@ WORK = {"tenants": "a", "kind": "step", "arrivals": "at"}
         ({"work": [WORK | {"at_s": [5, 1]}]}, "work[0].at_s", "in order"),
         ({"work": [WORK | {"fanout_cap": 3}]}, "work[0].fanout_cap", "say run = true"),
         ({"losses": [{"at_s": 1, "pool": "llm", "slots": 0}]}, "losses[0].slots", "at least 1"),
+        ({"breakers": [{"resource": "gpu", "until_s": 9}]}, "breakers[0].resource", "names 'gpu'"),
         ({"pauses": [{"scope": "world", "key": "x", "until_s": 1}]}, "pauses[0].scope", "must be one of"),
         ({"expect": {"makespan_s": 5}}, 'expect."makespan_s"', "must be [least, most]"),
         ({"expect": {"makespan_s": [5, 1]}}, 'expect."makespan_s"', "is an empty range"),

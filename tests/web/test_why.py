@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from harness.engine import operate, reasons
+from tests.engine.downstreams import LLM, Downstreams
 from tests.stage import Stage
 from tests.web.conftest import Api, assert_problem
 
@@ -24,7 +25,9 @@ def look(stage: Stage) -> None:
     assert stage.epoch is not None
     noted = reasons.Noted()
     for _ in range(2):
-        reasons.pass_over(stage.connection, settings.HARNESS_TOPOLOGY, noted, epoch=stage.epoch)
+        reasons.pass_over(
+            stage.connection, settings.HARNESS_TOPOLOGY, noted, course=stage.memory.course, epoch=stage.epoch
+        )
 
 
 def why(api: Api, task_id: str) -> Any:
@@ -95,3 +98,25 @@ def test_what_ended_waits_for_nothing_and_still_tells_what_it_waited_for(api: Ap
     found = why(api, made["task_id"])
     assert (found["state"], found["reason"], found["waits_since"]) == ("cancelled", None, None)
     assert found["spent"] and found["waited_s"] > 0
+
+
+def test_an_open_breaker_is_told_over_http_and_by_command_with_its_end_and_no_attempt_is_spent(
+    api: Api, leader: Stage, broker_url: str
+) -> None:
+    downstreams = Downstreams(leader, broker_url)
+    leader.add_session({"llm": 4})
+    downstreams.fail()
+    made = api.submit("llm.chat", {"messages": [{"role": "user", "content": "hello"}]}).json()
+    assert leader.tick() == []
+    look(leader)
+    found = why(api, made["task_id"])
+    reason = found["reason"]
+    assert (reason["code"], reason["subject"], reason["who"]) == ("breaker", LLM, "system")
+    assert reason["words"].startswith("Calls to llm:default keep failing since ")
+    assert ", so none is sent before " in reason["words"] and reason["words"].endswith(" UTC.")
+    assert reason["frees"].endswith("no attempt is spent until then.")
+    assert leader.one("SELECT attempts_used + release_no FROM task WHERE public_id = %s", made["task_id"]) == 0
+    told = io.StringIO()
+    call_command("why", made["task_id"], stdout=told)
+    assert "breaker: Calls to llm:default keep failing since " in told.getvalue()
+    downstreams.permits.close()

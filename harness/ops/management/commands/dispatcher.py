@@ -54,5 +54,5 @@ class Command(BaseCommand):
                 keep_days=settings.HARNESS_KEEP_DAYS if settings.HARNESS_RETENTION else 0.0,
                 dead_keep_days=settings.HARNESS_DEAD_KEEP_DAYS,
             ),
-            permits=lambda effective: Permits(settings.HARNESS_LIVE_URL, effective),
+            permits=lambda effective: Permits(settings.HARNESS_PERMITS_URL, effective),
         ).run()
