@@ -341,3 +341,18 @@ def test_a_resources_cap_for_each_tenant_holds_its_tasks_and_leaves_the_rest_to_
     watch.look()
     assert watch.told(last) == ("quota", "You hold 4 of your 4 in llm:default at once.")
     downstreams.permits.close()
+
+
+def test_a_capacity_of_nothing_stops_all_and_is_told(stage: Stage, downstreams: Downstreams) -> None:
+    watch = Watch(stage)
+    stage.add_session({"llm": 80})
+    with stage.open() as connection:
+        operate.set_resource(connection, LLM, {"capacity": 0}, actor="jo", reason="the bill")
+    downstreams.look()
+    (last,) = stage.submit("llm.summarize")
+    stage.submit("llm.summarize", priority=0)
+    assert stage.tick() == []
+    watch.look()
+    code, words = watch.told(last)
+    assert code == "limited" and words.startswith("Nothing may use llm:default now since ")
+    assert words.endswith(", says an operator.")

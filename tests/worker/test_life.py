@@ -238,6 +238,21 @@ def test_a_system_tasks_result_is_kept_and_an_agent_tasks_is_not(floor: Floor) -
     assert worker.stop() == 0
 
 
+def test_a_system_worker_keeps_how_resources_stand_when_the_beat_asks(floor: Floor) -> None:
+    worker = floor.start("system")
+    from config.celery import app
+
+    entry = app.conf.beat_schedule["observe"]
+    with app.connection_for_write(floor.environment["BROKER_URL"]) as connection:
+        for _ in range(2):
+            app.send_task(entry["task"], connection=connection, **entry["options"])
+    kept = "SELECT count(*) > 0 AND bool_and(seen_at > clock_timestamp() - interval '1 minute') FROM resource_state"
+    eventually(lambda: bool((floor.db.execute(kept).fetchone() or (False,))[0]), within_s=15)
+    eventually(lambda: floor.connections("system") <= 3, within_s=5)
+    assert results() == [], "so many results would say nothing"
+    assert worker.stop() == 0
+
+
 def results() -> list[tuple[str, str]]:
     from django_celery_results.models import TaskResult
 
