@@ -64,7 +64,7 @@ def test_a_full_model_holds_only_those_who_asked_for_it(stage: Stage) -> None:
     door(stage, *[chat("large")] * 3, *[chat()] * 2)
     stage.tick()
     rows = stage.connection.execute("SELECT signature, count(*) FROM lease GROUP BY 1").fetchall()
-    assert dict(rows) == {"llm:p:large=1": 1, "llm:p=1": 2}
+    assert dict(rows) == {"llm:p:large=1": 2, "llm:p=1": 2}, "one calls, one waits for its turn; the third is held"
 
 
 def test_a_spent_budget_holds_the_tasks_of_every_model() -> None:
