@@ -47,6 +47,7 @@ def from_error(
         postponements=task.postponements,
         retry_after_s=_retry_after_s(error),
         jitter=jitter,
+        rules=kind.rules,
     )
     event = {"retry": Event.FAIL, "postpone": Event.POSTPONE, "fail": Event.BURY}[decision.verdict]
     return Outcome(
@@ -74,6 +75,7 @@ def overdue(task: int, release_no: int, kind: Kind, *, attempts_used: int, slot_
         postponements=0,
         retry_after_s=None,
         jitter=jitter,
+        rules=kind.rules,
     )
     return Outcome(
         task=task,

@@ -1,8 +1,9 @@
 """What the author of a kind sees: `@kind`, `Context`, and the errors that work may end in."""
 
 from harness.kinds.context import Context
-from harness.kinds.errors import Cancelled, Permanent, RateLimited, StepMismatch, TimedOut, Transient
+from harness.kinds.errors import Cancelled, Permanent, RateLimited, StepMismatch, TimedOut, Transient, Unfit
 from harness.kinds.registry import Kind, OneOf, kind
+from harness.policy.retry import Rule
 
 __all__ = [
     "Cancelled",
@@ -11,8 +12,10 @@ __all__ = [
     "OneOf",
     "Permanent",
     "RateLimited",
+    "Rule",
     "StepMismatch",
     "TimedOut",
     "Transient",
+    "Unfit",
     "kind",
 ]

@@ -45,6 +45,17 @@ class Permanent(WorkError):
         self.error_class = error_class
 
 
+class Unfit(Permanent):
+    """Something doesn't fit its schema; `value` is what. The kind's repair function is asked once, or the task fails.
+
+    A kind raises it (or pydantic's ValidationError) for what a model or a tool gave; Harness does for a kind's result.
+    """
+
+    def __init__(self, message: str, *, value: object = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
 def of_status(status: int, text: str, *, retry_after_s: float | None = None) -> WorkError | None:
     """Return the error that an HTTP status is, with this text; None below 400. The one place where a status is classed.
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-RETRY_AFTER_MOST_S = 900.0  # asked again after a quarter of an hour, whatever it named
+from harness.policy.retry import RETRY_AFTER_CAP_S
+
 RESET_MOST_S = 86_400.0  # a bucket of a day
 COUNT_MOST = 10**12  # requests or tokens a minute: beyond, it is no limit
 _CHARACTERS = 64  # longer is no number, and no date
@@ -85,7 +86,7 @@ remaining_tokens=50, reset_tokens_s=None, retry_after_s=None)
 
 
 def retry_after_s(value: str, *, now_s: float) -> float | None:
-    """Return the seconds that a Retry-After asks for, 0 to RETRY_AFTER_MOST_S; None when it says nothing usable.
+    """Return the seconds that a Retry-After asks for, 0 to RETRY_AFTER_CAP_S; None when it says nothing usable.
 
     A date that has passed is 0. `now_s`: epoch seconds.
 
@@ -99,14 +100,14 @@ def retry_after_s(value: str, *, now_s: float) -> float | None:
     if seconds is None:
         at_s = _date_s(text)
         seconds = None if at_s is None else max(0.0, at_s - now_s)
-    return None if seconds is None else min(seconds, RETRY_AFTER_MOST_S)
+    return None if seconds is None else min(seconds, RETRY_AFTER_CAP_S)
 
 
 def _wait_s(said: Mapping[str, str], now_s: float) -> float | None:
     # The exact one goes before the one in whole seconds.
     ms = _seconds(said.get("retry-after-ms", "").strip())
     if ms is not None:
-        return min(ms / 1000, RETRY_AFTER_MOST_S)
+        return min(ms / 1000, RETRY_AFTER_CAP_S)
     return retry_after_s(said.get("retry-after", ""), now_s=now_s)
 
 

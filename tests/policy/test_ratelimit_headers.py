@@ -12,11 +12,11 @@ from harness.policy.ratelimit_headers import (
     COUNT_MOST,
     NOTHING,
     RESET_MOST_S,
-    RETRY_AFTER_MOST_S,
     RateHeaders,
     read,
     retry_after_s,
 )
+from harness.policy.retry import RETRY_AFTER_CAP_S
 
 NAMES = [
     *(f"x-ratelimit-{what}-{unit}" for what in ("limit", "remaining", "reset") for unit in ("requests", "tokens")),
@@ -49,13 +49,13 @@ def test_whatever_headers_hold_what_is_read_can_be_computed_with(headers: dict[s
         assert limit is None or 1 <= limit <= COUNT_MOST
         assert remaining is None or 0 <= remaining <= (COUNT_MOST if limit is None else limit)
         assert reset_s is None or (math.isfinite(reset_s) and 0 <= reset_s <= RESET_MOST_S)
-    assert found.retry_after_s is None or 0 <= found.retry_after_s <= RETRY_AFTER_MOST_S
+    assert found.retry_after_s is None or 0 <= found.retry_after_s <= RETRY_AFTER_CAP_S
 
 
 @given(value=st.text(st.characters(max_codepoint=255), max_size=200), now_s=st.floats(0, 4e9))
 def test_any_retry_after_is_a_wait_or_nothing(value: str, now_s: float) -> None:
     found = retry_after_s(value, now_s=now_s)
-    assert found is None or 0 <= found <= RETRY_AFTER_MOST_S
+    assert found is None or 0 <= found <= RETRY_AFTER_CAP_S
 
 
 @given(
@@ -64,7 +64,7 @@ def test_any_retry_after_is_a_wait_or_nothing(value: str, now_s: float) -> None:
 )
 def test_a_date_is_the_seconds_until_then(now: datetime, ahead_s: int) -> None:
     at = now + timedelta(seconds=ahead_s)
-    expected = float(min(max(ahead_s, 0), int(RETRY_AFTER_MOST_S)))
+    expected = float(min(max(ahead_s, 0), int(RETRY_AFTER_CAP_S)))
     for written in (
         format_datetime(at, usegmt=True),
         at.strftime("%a %b %e %H:%M:%S %Y"),
@@ -91,7 +91,7 @@ def test_a_retry_after_that_makes_no_sense_says_nothing(value: str) -> None:
 
 
 def test_a_day_is_a_quarter_of_an_hour_and_the_past_is_now() -> None:
-    assert retry_after_s("86400", now_s=0.0) == RETRY_AFTER_MOST_S
+    assert retry_after_s("86400", now_s=0.0) == RETRY_AFTER_CAP_S
     assert retry_after_s("Thu, 01 Jan 2026 00:00:00 GMT", now_s=2e9) == 0.0
 
 
