@@ -43,6 +43,8 @@ models.configure(HARNESS_MODELS)
 HARNESS_LIVE_URL = _setting(
     "HARNESS_LIVE_URL", BROKER_URL if BROKER_URL.startswith(("redis", "unix", "valkey")) else ""
 )
+# Where the permits of calls are kept, for all workers; without a Redis each process has a fixed share of its own.
+HARNESS_PERMITS_URL = _setting("HARNESS_PERMITS_URL", HARNESS_LIVE_URL)
 HARNESS_TASK_PACKAGES = _setting("HARNESS_TASK_PACKAGES", "tasks").split(",")
 HARNESS_BODY_MAX_BYTES = int(_setting("HARNESS_BODY_MAX_BYTES", str(256 * 1024)))  # a payload; a result
 # Seconds within which a task of P0, P1, P2, P3 must start unless it says itself; "none": no limit.

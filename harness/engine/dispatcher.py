@@ -17,6 +17,7 @@ import psycopg
 from harness.engine import dispatch, reasons, sweep, upkeep
 from harness.engine.memory import Memory
 from harness.engine.schedules import Firing
+from harness.engine.sweep import AttemptEnded
 from harness.engine.upkeep import Upkeep
 from harness.policy.errors import Unavailable
 from harness.policy.settings import Topology
@@ -54,7 +55,10 @@ class Broker(Protocol):
 
 
 class Dispatcher:
-    """One dispatcher process. `run` returns when `stop` is set. `firing`: the settings of what schedules bring."""
+    """One dispatcher process. `run` returns when `stop` is set. `firing`: the settings of what schedules bring.
+
+    `ended` is told of attempts whose worker is gone (sweep).
+    """
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Dispatcher:
         stop: threading.Event,
         firing: Firing | None = None,
         upkeep: Upkeep | None = None,
+        ended: AttemptEnded | None = None,
     ) -> None:
         self._url = database_url
         self._topology = topology
@@ -72,6 +77,7 @@ class Dispatcher:
         self._broker = broker
         self._firing = firing or Firing()
         self._upkeep = upkeep or Upkeep()
+        self._ended = ended
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:
@@ -171,7 +177,7 @@ class Dispatcher:
                     while not over.wait(wait_s):
                         if not leader.holds(connection, epoch):
                             return  # the leading thread is about to find out, too
-                        swept = sweep.sweep(connection, epoch=epoch, firing=self._firing)
+                        swept = sweep.sweep(connection, epoch=epoch, firing=self._firing, ended=self._ended)
                         wait_s = 0.0 if swept.more else sweep.EVERY_S
                         if swept.woke:
                             bell.ring(connection)

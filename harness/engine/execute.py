@@ -131,7 +131,9 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
         timed_out = process.time_limit_error is not None and isinstance(error, process.time_limit_error)
         stop = "timeout" if timed_out else running.stop
         try:
-            outcome = settle.from_error(task, kind, error, slot_s=slot_s, stop=stop, jitter=random.random())
+            outcome = settle.from_error(
+                task, kind, error, slot_s=slot_s, stop=stop, jitter=random.random(), **context.trouble(error)
+            )
         except Exception:  # noqa: BLE001  # an error may break whoever reads it; unsettled, its task would run for ever
             log.warning("error_untold", task_id=str(task.public_id), kind=task.kind, error_type=type(error).__name__)
             untold = RuntimeError(f"it raised a {type(error).__name__} that can't be read")

@@ -68,8 +68,8 @@ remaining_tokens=50, reset_tokens_s=None, retry_after_s=None)
     """
     said: dict[str, str] = {}
     for name, value in headers.items():
-        lower = name.lower() if isinstance(name, str) else ""
-        if lower.startswith(("x-ratelimit-", "retry-after")) and isinstance(value, str):
+        lower = name.lower()
+        if lower.startswith(("x-ratelimit-", "retry-after")):
             said[lower] = value
     if not said:
         return NOTHING

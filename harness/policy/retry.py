@@ -69,7 +69,8 @@ REFINABLE: Mapping[ErrorClass, frozenset[Verdict]] = MappingProxyType({
     ErrorClass.BUG: frozenset({"retry", "fail"}),
 })  # fmt: skip
 
-_OUTAGE = frozenset({ErrorClass.TIMEOUT, ErrorClass.SERVER_ERROR, ErrorClass.NETWORK})
+# A downstream failed, not the work: the breaker counts these, and the retry budget pays for trying again.
+OF_A_DOWNSTREAM = frozenset({ErrorClass.TIMEOUT, ErrorClass.SERVER_ERROR, ErrorClass.NETWORK})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +130,7 @@ def decide(
     rule = rules[error_class]
     again = rule.verdict == "retry"
     if rule.verdict == "postpone" or (
-        again and outage and error_class in _OUTAGE and postponements < OUTAGE_POSTPONEMENTS_MOST
+        again and outage and error_class in OF_A_DOWNSTREAM and postponements < OUTAGE_POSTPONEMENTS_MOST
     ):
         return Decision(verdict="postpone", delay_s=_wait_s(rule, postponements, retry_after_s, jitter))
     most = min(max_attempts, rule.most_attempts or max_attempts)

@@ -2,10 +2,12 @@
 
 A slot that waits does nothing, and a task that goes back costs two transactions and its place: so a wait is for what is
 worth about as long as a call takes. Nobody waits in a slot for more than WAIT_MOST_S (architecture, decision 13), but
-P0: it is never put back for a wait. Times are seconds.
+P0: it is never put back because others are before it. What nobody gets before a known time (a bucket, a block, an open
+breaker) isn't waited for in a slot for longer, by P0 neither. Times are seconds.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 WAIT_MOST_S = 5.0
 OF_A_CALL_RATIO = 0.4  # of a call's own length is little beside it
@@ -16,13 +18,14 @@ CALL_PRIOR_S = 1.0  # a call of a resource that nobody has called yet
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """Why there is no permit. `for_room`: others hold all there is (concurrency, a tenant's cap); else it is a matter
-    of time: `wait_s` until a bucket has enough, a block is over, or a breaker lets one through (0: unknown).
+    """Why there is no permit.
 
-    `ahead`: how many wait before this one; `limit_now`: calls at a time; `call_s`: how long one takes.
+    `lacks` room: others hold all there is (concurrency, a tenant's cap); rate: a bucket has too little for `wait_s`;
+    leave: a block or an open breaker lets nobody through for `wait_s`. `ahead`: how many wait before this one;
+    `limit_now`: calls at a time; `call_s`: how long one takes.
     """
 
-    for_room: bool
+    lacks: Literal["room", "rate", "leave"]
     wait_s: float
     ahead: int
     limit_now: int
@@ -44,24 +47,24 @@ class GiveBack:
     after_s: float
 
 
-def decide(refusal: Refusal, *, priority: int, waited_s: float) -> Wait | GiveBack:
-    """Decide after a refusal. `waited_s`: since the first one for this call.
+def decide(refusal: Refusal, *, priority: int, waited_s: float, left_s: float = float("inf")) -> Wait | GiveBack:
+    """Decide after a refusal. `waited_s`: since the first one for this call; `left_s`: until the task must end.
 
-    >>> room = Refusal(for_room=True, wait_s=0.0, ahead=0, limit_now=20, call_s=5.0)
+    >>> room = Refusal(lacks="room", wait_s=0.0, ahead=0, limit_now=20, call_s=5.0)
     >>> decide(room, priority=2, waited_s=0.0)
     Wait(most_s=4.0, expected_s=0.25)
-    >>> decide(Refusal(for_room=False, wait_s=30.0, ahead=0, limit_now=20, call_s=5.0), priority=2, waited_s=0.0)
+    >>> decide(Refusal(lacks="rate", wait_s=30.0, ahead=0, limit_now=20, call_s=5.0), priority=2, waited_s=0.0)
     GiveBack(after_s=30.0)
     """
     turn_s = refusal.call_s / max(1, refusal.limit_now)
-    expected_s = refusal.wait_s + ((refusal.ahead + 1) * turn_s if refusal.for_room else 0.0)
-    if priority == 0:
+    expected_s = refusal.wait_s + ((refusal.ahead + 1) * turn_s if refusal.lacks == "room" else 0.0)
+    if priority == 0 and refusal.lacks == "room" and refusal.wait_s <= WAIT_MOST_S and left_s > 0:
         return Wait(most_s=float("inf"), expected_s=expected_s)
     willing_s = min(WAIT_MOST_S, max(OF_A_CALL_RATIO * refusal.call_s, TURNS * turn_s))
-    if not refusal.for_room:
-        # What is said exactly is waited for as long as a slot waits at all: it comes when it was said.
+    if refusal.lacks == "rate" or priority == 0:
+        # A bucket gives at the moment that it says, and is only used up if somebody waits for it then.
         willing_s = WAIT_MOST_S
     most_s = min(WAIT_MOST_S, GIVE_UP_RATIO * willing_s)
-    if expected_s <= willing_s and waited_s < most_s:
+    if expected_s <= willing_s and waited_s < most_s and left_s > 0:
         return Wait(most_s=most_s, expected_s=expected_s)
     return GiveBack(after_s=expected_s)

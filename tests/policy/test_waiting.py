@@ -8,7 +8,7 @@ from harness.policy.waiting import WAIT_MOST_S, GiveBack, Refusal, Wait, decide
 
 REFUSALS = st.builds(
     Refusal,
-    for_room=st.booleans(),
+    lacks=st.sampled_from(["room", "rate", "leave"]),
     wait_s=st.floats(0, 2_000),
     ahead=st.integers(0, 10_000),
     limit_now=st.integers(0, 800),
@@ -28,8 +28,19 @@ def test_nobody_but_p0_waits_in_a_slot_for_more_than_five_seconds(
 
 
 @given(REFUSALS, st.floats(0, 10_000))
-def test_p0_is_never_put_back_for_a_wait(refusal: Refusal, waited_s: float) -> None:
-    assert isinstance(decide(refusal, priority=0, waited_s=waited_s), Wait)
+def test_p0_is_never_put_back_because_others_are_before_it(refusal: Refusal, waited_s: float) -> None:
+    decision = decide(refusal, priority=0, waited_s=waited_s)
+    if refusal.lacks == "room" and refusal.wait_s <= WAIT_MOST_S:
+        assert isinstance(decision, Wait)
+    elif refusal.wait_s > WAIT_MOST_S:
+        assert isinstance(decision, GiveBack)  # a slot that nobody can use until then
+
+
+@given(REFUSALS, st.integers(0, 3))
+def test_a_task_whose_time_is_over_goes_back_before_it_counts_as_its_own_time_out(
+    refusal: Refusal, priority: int
+) -> None:
+    assert isinstance(decide(refusal, priority=priority, waited_s=0.0, left_s=0.0), GiveBack)
 
 
 @given(REFUSALS, st.integers(1, 3), st.integers(1, 100))
@@ -37,7 +48,7 @@ def test_who_stands_further_back_never_waits_where_who_stands_before_goes_back(
     refusal: Refusal, priority: int, more: int
 ) -> None:
     behind = Refusal(
-        for_room=refusal.for_room,
+        lacks=refusal.lacks,
         wait_s=refusal.wait_s,
         ahead=refusal.ahead + more,
         limit_now=refusal.limit_now,
@@ -67,10 +78,16 @@ def test_every_wait_ends(refusal: Refusal, priority: int) -> None:
 def test_a_turn_or_two_and_less_than_half_a_call_is_worth_the_slot(
     ahead: int, limit: int, call_s: float, waits: bool
 ) -> None:
-    refusal = Refusal(for_room=True, wait_s=0.0, ahead=ahead, limit_now=limit, call_s=call_s)
+    refusal = Refusal(lacks="room", wait_s=0.0, ahead=ahead, limit_now=limit, call_s=call_s)
     assert isinstance(decide(refusal, priority=2, waited_s=0.0), Wait) == waits
 
 
 def test_the_rest_of_a_block_counts_before_the_turns() -> None:
-    refusal = Refusal(for_room=True, wait_s=1.9, ahead=0, limit_now=20, call_s=5.0)
+    refusal = Refusal(lacks="room", wait_s=1.9, ahead=0, limit_now=20, call_s=5.0)
     assert decide(refusal, priority=2, waited_s=0.0) == GiveBack(after_s=2.15)
+
+
+def test_a_bucket_is_waited_for_and_an_open_breaker_is_not() -> None:
+    for lacks, waits in (("rate", True), ("leave", False)):
+        refusal = Refusal(lacks=lacks, wait_s=4.0, ahead=0, limit_now=20, call_s=1.0)  # type: ignore[arg-type]  # a word
+        assert isinstance(decide(refusal, priority=2, waited_s=0.0), Wait) == waits

@@ -13,7 +13,9 @@ from harness.engine.dispatcher import Dispatcher
 from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
 from harness.kinds import registry
+from harness.policy.resources import Live
 from harness.store.broker import Broker
+from harness.store.permits import Permits
 from harness.telemetry import logs
 
 
@@ -35,6 +37,8 @@ class Command(BaseCommand):
         gc.collect()
         gc.freeze()  # a full collection walks through all modules, and a tick waits for it
         stop = threading.Event()
+        lives = {name: Live(resource=resource) for name, resource in settings.HARNESS_TOPOLOGY.resources.items()}
+        permits = Permits(settings.HARNESS_PERMITS_URL, lambda: lives)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         Dispatcher(
@@ -53,4 +57,5 @@ class Command(BaseCommand):
                 keep_days=settings.HARNESS_KEEP_DAYS if settings.HARNESS_RETENTION else 0.0,
                 dead_keep_days=settings.HARNESS_DEAD_KEEP_DAYS,
             ),
+            ended=permits.ended,
         ).run()
