@@ -1,17 +1,18 @@
 """A context for the kinds' own tests: real objects, no queue behind it."""
 
 import contextlib
+import inspect
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 
 import psycopg
 import pytest
 
-from harness.kinds import Cancelled, Context, Permanent, folders, models
+from harness.kinds import Cancelled, Context, Permanent, calling, folders, models
 from harness.kinds.artifacts import Artifact, Content
 from harness.kinds.documents import Chunk, Filters, Found, NewDocument
 
@@ -65,6 +66,20 @@ class Uploads:
         return io.BytesIO(self._shelf.uploads[artifact_id][1])
 
 
+class Told:
+    """What calls said of themselves: tokens used, and headers of answers."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.heard: list[Mapping[str, str]] = []
+
+    def used(self, tokens: int, resource: str = "") -> None:
+        self.tokens.append(tokens)
+
+    def headers(self, headers: Mapping[str, str]) -> None:
+        self.heard.append(headers)
+
+
 class Alone:
     """A `Context` for one call of a kind: steps and calls go straight through, `stop` plays a person's cancel."""
 
@@ -75,6 +90,8 @@ class Alone:
         self._inside: str | None = None
         self.shown: list[str] = []
         self.used: list[tuple[str, int, int]] = []
+        self.costs: list[int | Mapping[str, int]] = []
+        self.told = Told()
         self.stop = False
         self.documents = Shelf()
         self.artifacts = Uploads(self.documents)
@@ -115,9 +132,20 @@ class Alone:
         assert json.loads(json.dumps(made)) == made, f"the result of step {name!r} is no plain JSON"
         return made
 
-    def call(self, resource: str, fn: Callable[[], T]) -> T:
-        self.calls.append(resource)
-        return fn()
+    def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
+        self.calls += [resource] if isinstance(resource, str) else resource
+        self.costs.append(cost)
+        with calling.inside(self.told):
+            return fn(self.told) if _takes_call(fn) else fn()
+
+    async def acall(
+        self,
+        resource: str | tuple[str, ...],
+        fn: Callable[..., Awaitable[T]],
+        *,
+        cost: int | Mapping[str, int] = 0,
+    ) -> T:
+        return await self.call(resource, fn, cost=cost)
 
     def emit(self, text: str) -> None:
         self.shown.append(text)
@@ -132,6 +160,10 @@ class Alone:
             raise AssertionError("this test gave its context no connection")
         with self._connection.transaction():
             yield self._connection
+
+
+def _takes_call(fn: Callable[..., Any]) -> bool:
+    return any(one.default is one.empty for one in inspect.signature(fn).parameters.values())
 
 
 @pytest.fixture

@@ -121,6 +121,7 @@ class Stage:
         try:
             yield process
         finally:
+            process.downstream.close()
             process.db.close()
 
     def run_all(self, process: ProcessState) -> None:

@@ -11,12 +11,20 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 IDLE_S = 30.0  # an idle thread costs some 50 KB; a burst's threads go away
 LEAVE_AFTER_S = 0.2  # a call that looks at its context (a stream, piece by piece) ends by itself and tells what it used
 
 _current: ContextVar["Call | None"] = ContextVar("harness_call", default=None)
+
+
+class Stirred(Protocol):
+    """What is under way for a task, and is to look again when the task is to end."""
+
+    def stir(self) -> None:
+        """Look again. Never waits."""
+        ...
 
 
 def is_left() -> bool:

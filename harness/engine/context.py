@@ -1,14 +1,15 @@
 """The context of a running task: `kinds.Context`, fenced. Every effect goes through here or not at all."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 from django.conf import settings
 
-from harness.engine import downstream
+from harness.engine import acall
 from harness.engine.artifacts import RunArtifacts
+from harness.engine.asking import Asking, Trouble
 from harness.engine.calls import LEAVE_AFTER_S, Call, Hand, is_left
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
@@ -26,15 +27,15 @@ T = TypeVar("T")
 class RunContext:
     """One attempt at one task; implements `kinds.Context`."""
 
-    __slots__ = ("_lock", "_output", "_process", "_resources", "_running", "_steps", "_task")
+    __slots__ = ("_asking", "_lock", "_output", "_process", "_running", "_steps", "_task")
 
     def __init__(self, process: ProcessState, running: Running, task: ClaimedTask, kind: Kind) -> None:
         self._process = process
         self._running = running
         self._task = task
-        self._resources = kind.may_need()
         self._output: Output | None = None
         self._lock = threading.Lock()  # of what threads of the kind share: the hand for calls, and what was spent
+        self._asking = Asking(process, running, task, kind, self.checkpoint, steps_done=lambda: self._steps.replayed)
         self._steps = Steps(
             process,
             running,
@@ -85,20 +86,18 @@ class RunContext:
         result: T = self._steps.run(name, fn, key)
         return result
 
-    def call(self, resource: str, fn: Callable[[], T]) -> T:
+    def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
         """Call a declared downstream once. Raises: see `kinds.Context.call`."""
-        if resource not in self._resources:
-            raise ValueError(
-                f"this kind doesn't declare the resource {resource!r}; it declares {sorted(self._resources)}"
-            )
-        self.checkpoint()
+        passage = self._asking.enter(resource, cost)
         running = self._running
-        call = Call(lambda: downstream.call(fn), self._over)
-        with self._lock:
-            hand, running.hand = running.hand or self._process.hands.take(), None
-        running.calls.add(call)
+        call = Call(lambda: passage.run(fn), self._over)
+        begun = False
         try:
+            with self._lock:
+                hand, running.hand = running.hand or self._process.hands.take(), None
+            running.calls.add(call)
             hand.begin(call)
+            begun = True
             while not call.done and running.stop in (None, DRAIN):
                 call.wait()
             if not call.done:
@@ -106,13 +105,27 @@ class RunContext:
         finally:
             # Also when a soft time limit or the like was raised into the wait.
             running.calls.discard(call)
-            left = self._leave(call)
-            if not left:
-                self._keep(hand)
+            if begun:
+                left = self._leave(call)
+                if not left:
+                    self._keep(hand)
+            else:
+                passage.undo()
+            self._asking.end(still=self._calls_run)  # on a thread of the kind's own that outlived it
         if left:
             raise Cancelled(running.stop or "stop")
         result: T = call.outcome()
         return result
+
+    async def acall(
+        self,
+        resource: str | tuple[str, ...],
+        fn: Callable[..., Awaitable[T]],
+        *,
+        cost: int | Mapping[str, int] = 0,
+    ) -> T:
+        """The same for a coroutine. Raises: see `kinds.Context.acall`."""
+        return await acall.run(self._process.hands, self._running, self._asking, resource, fn, cost)
 
     def _keep(self, hand: Hand) -> None:
         """Keep a thread for the next call; one is enough, whatever many the kind's own threads have made at once."""
@@ -134,6 +147,10 @@ class RunContext:
     def _over(self, call: Call) -> None:
         """A call that was left has returned: its slot is free when it was the last, and the task has been settled."""
         self._process.call_over(self._running, call)
+        self._asking.end(still=self._calls_run)
+
+    def _calls_run(self) -> bool:
+        return bool(self._running.left or self._running.calls)
 
     def _check(self) -> None:
         """Raises: Cancelled in a call that was left: it begins nothing more; LeaseLost."""
@@ -166,6 +183,10 @@ class RunContext:
         """The kind has returned. Raises: StepMismatch that it swallowed, or that nobody took from its thread."""
         self._steps.check()
 
+    def trouble(self, error: BaseException) -> Trouble:
+        """Return what the downstream that an error came from makes of it."""
+        return self._asking.trouble(error)
+
     def end(self) -> None:
         """The kind has returned or raised: let what it showed last go out before its end is known."""
         if self._running.hand is not None:
@@ -173,6 +194,7 @@ class RunContext:
             self._running.hand = None
         if self._output is not None:
             self._process.live.end(self._output)
+        self._asking.end(still=self._calls_run, over=True)
 
     @contextmanager
     def db(self) -> Iterator[Connection]:

@@ -61,7 +61,8 @@ class Broker(Protocol):
 class Dispatcher:
     """One dispatcher process. `run` returns when `stop` is set. `firing`: the settings of what schedules bring.
 
-    `permits`: opens the reader of permits (store.permits); None: there are none, and limits are as configured.
+    `permits`: opens what reads permits, and frees those of lost attempts (store.permits); None: there are none, and
+    limits are as configured.
     """
 
     def __init__(
@@ -177,6 +178,7 @@ class Dispatcher:
 
     def _sweep(self, epoch: int, over: threading.Event) -> None:
         bell = Doorbell()
+        ended = self._readings.permits.ended if self._readings.permits else None
         wait_s = sweep.EVERY_S
         while not over.is_set():
             try:
@@ -185,7 +187,7 @@ class Dispatcher:
                     while not over.wait(wait_s):
                         if not leader.holds(connection, epoch):
                             return  # the leading thread is about to find out, too
-                        swept = sweep.sweep(connection, epoch=epoch, firing=self._firing)
+                        swept = sweep.sweep(connection, epoch=epoch, firing=self._firing, ended=ended)
                         wait_s = 0.0 if swept.more else sweep.EVERY_S
                         if swept.woke:
                             bell.ring(connection)

@@ -7,14 +7,18 @@ without a word to the database: whoever took it back has already spoken.
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
+from pydantic import BaseModel, ValidationError
 
 from harness.engine import settle
 from harness.engine.context import RunContext
 from harness.engine.process import LeaseLost, ProcessState, Running
 from harness.kinds import registry
-from harness.policy.errors import Unavailable
+from harness.kinds.errors import Unfit
+from harness.kinds.registry import Kind
+from harness.policy.errors import ErrorClass, Unavailable
 from harness.store import transitions
 from harness.store.database import borrowed
 from harness.store.transitions import ClaimedTask, Ended, Outcome
@@ -117,7 +121,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     context = RunContext(process, running, task, kind)
     try:
         payload = kind.input.model_validate(task.input)
-        result = kind.run(context, payload)
+        result = _work(kind, context, payload)
         context.check_steps()
         return settle.succeeded(task, result, slot_s=time.monotonic() - began_s)
     except LeaseLost:
@@ -127,7 +131,9 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
         timed_out = process.time_limit_error is not None and isinstance(error, process.time_limit_error)
         stop = "timeout" if timed_out else running.stop
         try:
-            outcome = settle.from_error(task, kind, error, slot_s=slot_s, stop=stop, jitter=random.random())
+            outcome = settle.from_error(
+                task, kind, error, slot_s=slot_s, stop=stop, jitter=random.random(), **context.trouble(error)
+            )
         except Exception:  # noqa: BLE001  # an error may break whoever reads it; unsettled, its task would run for ever
             log.warning("error_untold", task_id=str(task.public_id), kind=task.kind, error_type=type(error).__name__)
             untold = RuntimeError(f"it raised a {type(error).__name__} that can't be read")
@@ -144,6 +150,31 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
         return outcome
     finally:
         context.end()
+
+
+def _work(kind: Kind, context: RunContext, payload: BaseModel) -> Any:
+    """Run the kind. What doesn't fit its schema goes once to its repair function, if it has one.
+
+    Raises: whatever the kind does; Unfit for a result that isn't what the kind says it is.
+    """
+    try:
+        return _fitting(kind, kind.run(context, payload))
+    except (Unfit, ValidationError) as error:
+        if kind.repair is None or kind.rules[ErrorClass.VALIDATION].verdict != "repair":
+            raise
+        context.checkpoint()
+        log.info("repair_begun", task_id=context.task_id, kind=kind.name, error_type=type(error).__name__)
+        return _fitting(kind, kind.repair(context, payload, error))
+
+
+def _fitting(kind: Kind, result: Any) -> Any:
+    """Return a result that fits the kind's output. Raises: Unfit."""
+    if kind.output is not None and not isinstance(result, kind.output):
+        try:
+            kind.output.model_validate(result)
+        except ValidationError as error:
+            raise Unfit(f"its result is no {kind.output.__name__}: {error}", value=result) from error
+    return result
 
 
 def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:

@@ -32,10 +32,14 @@ log = logs.get(__name__)
 
 
 class Reads(Protocol):
-    """Who reads permits (store.permits)."""
+    """Who reads permits, and frees those of attempts whose worker is gone (store.permits)."""
 
     def read(self, names: Iterable[str]) -> Mapping[str, Reading] | None:
         """Return how resources stand. None: Redis is away."""
+        ...
+
+    def ended(self, task: int, release_no: int) -> None:
+        """Free what an attempt held."""
         ...
 
 

@@ -1,6 +1,7 @@
 """The stage `settle`: what an ended attempt becomes. Outcomes are values; `store.transitions.settle` commits them."""
 
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,9 +33,21 @@ def with_spent(outcome: Outcome, tokens: int, usd: float | None) -> Outcome:
 
 
 def from_error(
-    task: ClaimedTask, kind: Kind, error: BaseException, *, slot_s: float, stop: str | None, jitter: float
+    task: ClaimedTask,
+    kind: Kind,
+    error: BaseException,
+    *,
+    slot_s: float,
+    stop: str | None,
+    jitter: float,
+    outage: bool = False,
+    budget_s: Callable[[], float] | None = None,
 ) -> Outcome:
-    """The attempt raised: retry, postpone, fail, or give way to a wish or a drain. `jitter` in [0, 1)."""
+    """The attempt raised: retry, postpone, fail, or give way to a wish or a drain. `jitter` in [0, 1).
+
+    `outage`: what failed is a downstream whose breaker isn't closed; `budget_s` takes a retry from that downstream's
+    budget, and returns the seconds after which it may be made.
+    """
     if isinstance(error, StepMismatch):
         return _held(task, f"its steps are not those that were recorded: {_said(error)}", slot_s=slot_s)
     if isinstance(error, Cancelled) and stop != "timeout":
@@ -47,20 +60,25 @@ def from_error(
         postponements=task.postponements,
         retry_after_s=_retry_after_s(error),
         jitter=jitter,
+        rules=kind.rules,
+        outage=outage,
     )
+    delay_s = decision.delay_s
+    if delay_s is not None and budget_s is not None and error_class in retry.OF_A_DOWNSTREAM:
+        delay_s = max(delay_s, budget_s())
     event = {"retry": Event.FAIL, "postpone": Event.POSTPONE, "fail": Event.BURY}[decision.verdict]
     return Outcome(
         task=task.id,
         release_no=task.release_no,
         event=event,
         slot_s=slot_s,
-        delay_s=decision.delay_s,
+        delay_s=delay_s,
         spends=0 if event is Event.POSTPONE else 1,
         error=None if event is Event.POSTPONE else {"class": str(error_class), "message": message},
         error_class=str(error_class),
         message=message,
         traceback=_traceback(error),
-        data={"class": str(error_class), "reason": message[:300], "delay_s": decision.delay_s},
+        data={"class": str(error_class), "reason": message[:300], "delay_s": delay_s},
     )
 
 
@@ -74,6 +92,7 @@ def overdue(task: int, release_no: int, kind: Kind, *, attempts_used: int, slot_
         postponements=0,
         retry_after_s=None,
         jitter=jitter,
+        rules=kind.rules,
     )
     return Outcome(
         task=task,

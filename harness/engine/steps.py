@@ -83,7 +83,13 @@ class Steps:
         self._results: dict[int, str] = {}
         self._ordinals = 0
         self._under_way = 0
+        self._replays = 0
         self._differs: Differs | None = None  # once seen, nothing more is done
+
+    @property
+    def replayed(self) -> int:
+        """How many steps of earlier attempts were passed without doing them again."""
+        return self._replays
 
     def token(self) -> str:
         """Return the token of the step that the caller is in, or of the task."""
@@ -106,7 +112,9 @@ class Steps:
                 self._lines = self._read()
             line, record = self._come_to(self._lines, name, key)
             line.busy = name
-            if not record.finished:
+            if record.finished:
+                self._replays += 1
+            else:
                 line.unfinished = record
                 self._under_way += 1
         if record.finished:

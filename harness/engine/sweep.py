@@ -26,6 +26,8 @@ LEASES_AT_ONCE = 200
 TASKS_AT_ONCE = 500
 ACTOR = "sweep"
 
+AttemptEnded = Callable[[int, int], None]  # by task and release_no
+
 log = logs.get(__name__)
 
 
@@ -52,8 +54,10 @@ class Swept:
         return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE
 
 
-def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
+def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: AttemptEnded | None = None) -> Swept:
     """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, money spent.
+
+    `ended` is told of each attempt whose worker is gone: the permits of its calls are free.
 
     Raises: psycopg.Error when the connection is gone.
     """
@@ -69,7 +73,7 @@ def sweep(connection: Connection, *, epoch: int, firing: Firing) -> Swept:
 
     step("end_dead", lambda: _end_dead(connection))
     swept = Swept(
-        lost=step("lose", lambda: _lose(connection)),
+        lost=step("lose", lambda: _lose(connection, ended)),
         unclaimed=step(
             "hand_back_unclaimed",
             lambda: transitions.hand_back_unclaimed(connection, older_than_s=UNCLAIMED_S, limit=TASKS_AT_ONCE),
@@ -95,12 +99,14 @@ def _end_dead(connection: Connection) -> int:
     return len(dead)
 
 
-def _lose(connection: Connection) -> int:
+def _lose(connection: Connection, ended: AttemptEnded | None) -> int:
     lost = transitions.lose(
         connection, max_attempts=max_attempts(), retry_delay_s=1.0, actor=ACTOR, limit=LEASES_AT_ONCE
     )
-    for task, state, event in lost:
-        log.warning("task_lost", task=task, event_fired=event, state=state)
+    for one in lost:
+        log.warning("task_lost", task=one.task, event_fired=one.event, state=one.state)
+        if ended is not None:
+            ended(one.task, one.release_no)
     return len(lost)
 
 

@@ -8,6 +8,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from django.conf import settings
+
 from harness.engine import settle
 from harness.engine.process import ProcessState, Running
 from harness.kinds import registry
@@ -44,6 +46,12 @@ def read_wishes(process: ProcessState, connection: Connection) -> None:
             running.ask_to_stop(wishes[task])
         else:
             running.stop_no_more("pause")  # whoever paused it has resumed it
+
+
+def read_resources(process: ProcessState, connection: Connection) -> bool:
+    """Let calls from here on see the resources as operators and observers have set them. Returns True."""
+    process.downstream.read(connection, settings.HARNESS_TOPOLOGY.resources, process.session)
+    return True
 
 
 def settle_overdue(process: ProcessState, connection: Connection) -> None:
@@ -121,14 +129,25 @@ def hand_back(process: ProcessState, connection: Connection) -> int:
         if running.taken_over:
             continue
         running.taken_over, running.taken_over_s = True, time.monotonic()
+        attempts = dict(running.tasks)
         handed += _settle_from_outside(process, connection, running, why="drain")
+        if running.calls:
+            for task, release_no in attempts.items():
+                process.downstream.ended(task, release_no)  # the calls end with the process, in a moment
     return handed
 
 
-def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: Callable[[], Iterable[int]]) -> int:
+def lose_dead_children(
+    connection: Connection,
+    session: uuid.UUID,
+    live_pids: Callable[[], Iterable[int]],
+    *,
+    ended: Callable[[int, int], None] | None = None,
+) -> int:
     """Take back what children of this prefork session held that are gone. Returns how many tasks.
 
-    Who holds something is asked first, and who lives after that: a child that is born in between holds nothing old.
+    `ended` is told of each attempt (task, release_no): the permits of its calls are free. Who holds something is asked
+    first, and who lives after that: a child that is born in between holds nothing old.
     """
     dead_pids = sessions.claiming_pids(connection, session)
     if dead_pids:
@@ -143,8 +162,10 @@ def lose_dead_children(connection: Connection, session: uuid.UUID, live_pids: Ca
         retry_delay_s=CHILD_RETRY_S,
         actor="worker",
     )
-    for task, state, event in lost:
-        log.warning("child_lost", task=task, event_fired=event, state=state)
+    for one in lost:
+        log.warning("child_lost", task=one.task, event_fired=one.event, state=one.state)
+        if ended is not None:
+            ended(one.task, one.release_no)
     return len(lost)
 
 

@@ -1,18 +1,24 @@
 """What the author of a kind sees: `@kind`, `Context`, and the errors that work may end in."""
 
+from harness.kinds.calling import Calling
 from harness.kinds.context import Context
-from harness.kinds.errors import Cancelled, Permanent, RateLimited, StepMismatch, TimedOut, Transient
+from harness.kinds.errors import Cancelled, NoPermit, Permanent, RateLimited, StepMismatch, TimedOut, Transient, Unfit
 from harness.kinds.registry import Kind, OneOf, kind
+from harness.policy.retry import Rule
 
 __all__ = [
+    "Calling",
     "Cancelled",
     "Context",
     "Kind",
+    "NoPermit",
     "OneOf",
     "Permanent",
     "RateLimited",
+    "Rule",
     "StepMismatch",
     "TimedOut",
     "Transient",
+    "Unfit",
     "kind",
 ]

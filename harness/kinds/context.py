@@ -1,6 +1,6 @@
 """What a running task can do: the protocol that `engine.context` implements and tests may imitate."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -70,15 +70,35 @@ class Context(Protocol):
         """
         ...
 
-    def call(self, resource: str, fn: Callable[[], T]) -> T:
-        """Call a downstream once, never twice. `resource` is a name of resources.toml that the kind declares.
+    def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
+        """Call a downstream once, never twice. `resource`: a name of resources.toml that the kind declares, or several.
+
+        First a permit of each resource, all or none: it waits for them while that is worth the slot (5 s at most), else
+        NoPermit puts the task back in line, without an attempt spent. `cost`: tokens that the call will use, as far as
+        you know, of each resource or by resource. An `fn` that takes an argument gets the call (kinds.calling): tell it
+        `call.used(tokens)`, what it really was, and `call.headers(mapping)`, what the answer said of rate limits.
 
         `fn` runs on a thread beside the task's own, the same for all calls of an attempt, with its context variables.
         When someone cancels or pauses the task, or its time is over, the call returns within a second (Cancelled) and
         `fn` is left alone; whatever it asks of this context from then on raises Cancelled, so that it begins nothing.
+        The permit stays until it has returned. Name all that one call needs at once: a call inside another holds what
+        others wait for.
 
-        Raises: RateLimited, TimedOut, Transient or Permanent, by what `fn` raised (HTTP status, time-out);
+        Raises: NoPermit; RateLimited, TimedOut, Transient or Permanent, by what `fn` raised (HTTP status, time-out);
         Cancelled when the task is to stop; LeaseLost (engine) when this worker may no longer act.
+        """
+        ...
+
+    async def acall(
+        self,
+        resource: str | tuple[str, ...],
+        fn: Callable[..., Awaitable[T]],
+        *,
+        cost: int | Mapping[str, int] = 0,
+    ) -> T:
+        """The same for a coroutine function, on the kind's own loop (`asyncio.run`); several may be awaited at once.
+
+        When the task is to stop the coroutine is cancelled, and Cancelled raised. Raises: as `call`.
         """
         ...
 

@@ -1,6 +1,6 @@
 """The errors that a kind may raise on purpose, and those that its context raises into it.
 
-Anything else that leaves a kind is classed by `engine.downstream` (HTTP status, time-outs) or counts as a bug.
+Anything else that leaves a call is classed by `engine.answers` (HTTP status, time-outs) or counts as a bug.
 """
 
 from harness.policy.errors import ErrorClass
@@ -11,6 +11,8 @@ class WorkError(Exception):
 
     error_class = ErrorClass.BUG
     retry_after_s: float | None = None
+    status: int | None = None  # of HTTP, where one was answered
+    resource = ""  # that failed, when it came out of `ctx.call`
 
 
 class Transient(WorkError):
@@ -29,6 +31,12 @@ class RateLimited(Transient):
     error_class = ErrorClass.RATE_LIMIT
 
 
+class NoPermit(Transient):
+    """A resource had no permit for a call, which wasn't made: the task is put back without spending an attempt."""
+
+    error_class = ErrorClass.NO_PERMIT
+
+
 class TimedOut(Transient):
     """A downstream, or the task itself, took longer than allowed."""
 
@@ -45,6 +53,17 @@ class Permanent(WorkError):
         self.error_class = error_class
 
 
+class Unfit(Permanent):
+    """Something doesn't fit its schema; `value` is what. The kind's repair function is asked once, or the task fails.
+
+    A kind raises it (or pydantic's ValidationError) for what a model or a tool gave; Harness does for a kind's result.
+    """
+
+    def __init__(self, message: str, *, value: object = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
 def of_status(status: int, text: str, *, retry_after_s: float | None = None) -> WorkError | None:
     """Return the error that an HTTP status is, with this text; None below 400. The one place where a status is classed.
 
@@ -53,7 +72,13 @@ def of_status(status: int, text: str, *, retry_after_s: float | None = None) -> 
     """
     if status < 400:
         return None
-    if status == 429:
+    error = _of_status(status, text, retry_after_s)
+    error.status = status
+    return error
+
+
+def _of_status(status: int, text: str, retry_after_s: float | None) -> WorkError:
+    if status in (429, 529):  # 529: overloaded, as some providers say it
         return RateLimited(text, retry_after_s=retry_after_s)
     if status in (401, 403, 407):
         return Permanent(text, error_class=ErrorClass.PERMISSION)

@@ -13,7 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from harness.policy.errors import Invalid
+from harness.policy import retry as table
+from harness.policy.errors import ErrorClass, Invalid
+from harness.policy.retry import Rule
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 
 BUNDLE_EST_S = 0.1  # a bundle's members are expected to take this long together, at most
@@ -35,6 +37,8 @@ class Kind:
     """One registered type of work. Times in seconds; `resources` maps a resource to how many of it one task needs.
 
     `one_of`: beside those it needs one of one of these.
+    `rules`: what follows from each class of error. `repair(ctx, payload, error)`: asked once in place of failing when
+    something doesn't fit its schema; what it returns is the result.
     """
 
     name: str
@@ -50,6 +54,8 @@ class Kind:
     bundle: bool = False
     est_s: float = 1.0
     costs: bool = False
+    rules: Mapping[ErrorClass, Rule] = field(default_factory=lambda: table.VERDICTS)
+    repair: Callable[[Any, Any, Exception], Any] | None = None
 
     @property
     def signature(self) -> str:
@@ -96,12 +102,15 @@ def kind(
     bundle: bool = False,
     est_s: float = 1.0,
     costs: bool = False,
+    retry: Mapping[str, Rule] | None = None,
+    repair: Callable[[Any, Any, Exception], Any] | None = None,
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
     """Register `fn(ctx, payload)` as a kind. `est_s` is the expected run time until real ones are known.
 
     `bundle=True` is a promise: short, no call, step, ask or spawn; `ctx.db` is fine (architecture, decision 10).
     `costs=True`: it spends money (`ctx.spent`), so a tenant's budget holds it; it must declare a resource.
     `one_of`: beside `resources` one more, by the input (which model, which site).
+    `retry`: by error class, a rule other than the table's (policy.retry). `repair`: see `Kind`.
     Raises: Invalid naming the argument.
     """
 
@@ -118,6 +127,10 @@ def kind(
             )
         if costs and not resources and not one_of:
             raise Invalid(f"kind {name!r}: what costs declares the resource that it pays for", field="resources")
+        try:
+            rules = table.refine(retry or {}, repairs=repair is not None)
+        except Invalid as error:
+            raise Invalid(f"kind {name!r}: {error.message}", field="retry") from None
         _KINDS[name] = Kind(
             name=name,
             version=version,
@@ -132,6 +145,8 @@ def kind(
             bundle=bundle,
             est_s=est_s,
             costs=costs,
+            rules=rules,
+            repair=repair,
         )
         return fn
 

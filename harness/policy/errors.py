@@ -59,6 +59,7 @@ class ErrorClass(StrEnum):
     """Why an attempt did not succeed (row B6); `retry.VERDICTS` says what follows from each."""
 
     RATE_LIMIT = "rate_limit"
+    NO_PERMIT = "no_permit"
     TIMEOUT = "timeout"
     VALIDATION = "validation"
     PERMISSION = "permission"

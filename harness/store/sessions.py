@@ -70,6 +70,15 @@ def register(
     return derivation
 
 
+def sharing(connection: Connection, session: uuid.UUID) -> int:
+    """Return how many worker processes may call what this one calls: the live sessions of its pools, at least itself.
+
+    A prefork session is as many processes as it has slots there.
+    """
+    row = connection.execute(sql.load("leases/sharing"), {"session": session, "dead_after_s": DEAD_AFTER_S}).fetchone()
+    return max(1, row[0] if row else 1)
+
+
 def beat(connection: Connection, session: uuid.UUID) -> bool:
     """Show that the session lives. False: it was declared dead; the process must fence itself and exit."""
     row = connection.execute(

@@ -19,11 +19,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
 
 from harness.engine import living, watch
+from harness.engine.downstream import Downstream
 from harness.engine.execute import run_lease
 from harness.engine.process import DRAIN as WHY_DRAIN
 from harness.engine.process import ProcessState, boottime_s, open_process
+from harness.engine.waits import Waits
 from harness.store import pauses, sessions
 from harness.store.database import Connection, borrowed, connect
 from harness.telemetry import logs
@@ -38,6 +41,7 @@ WATCH_S = 0.5
 WATCH_STATEMENT_S = 4.0
 PAUSES_S = 1.0
 UNHELD_EVERY_S = 5.0
+RESOURCES_EVERY_S = 2.0  # an override acts within 5 s
 ZOMBIE_MAX_AGE_S = 300.0
 ZOMBIE_MAX_RATIO = 0.25
 POOL_STUCK_S = 30.0  # a pool without a usable slot for so long is worth the restart of those beside it
@@ -74,6 +78,8 @@ class Life:
         self._zombie_max_age_s = zombie_max_age_s
         self._shared = Shared()
         self._process: ProcessState | None = None
+        # Of the parent of prefork children, which makes no call itself: it connects with the first child that is lost.
+        self._downstream = Downstream(settings.HARNESS_PERMITS_URL, settings.HARNESS_TOPOLOGY.resources, Waits())
         self._live_pids: Callable[[], set[int]] = set
         self._beat = Link(database_url, application_name=self._name, statement_s=BEAT_STATEMENT_S)
         self._watch = Link(database_url, application_name=self._name, statement_s=WATCH_STATEMENT_S)
@@ -82,6 +88,7 @@ class Life:
         self._drain_until_s: float | None = None
         self._drain_told = False
         self._unheld_due_s = 0.0
+        self._resources_due_s = 0.0
         self._deaf: dict[tuple[int, int], float] = {}
         self._failing: set[str] = set()
 
@@ -207,6 +214,9 @@ class Life:
         if time.monotonic() >= self._unheld_due_s:
             self._unheld_due_s = time.monotonic() + UNHELD_EVERY_S
             self._ask("hand_back_unheld", lambda: self._watch.run(lambda c: watch.hand_back_unheld(process, c)))
+        if time.monotonic() >= self._resources_due_s:
+            self._resources_due_s = time.monotonic() + RESOURCES_EVERY_S
+            self._ask("read_resources", lambda: self._watch.run(lambda c: watch.read_resources(process, c)))
         number, oldest_s = watch.zombies(process)
         if number and (number >= ZOMBIE_MAX_RATIO * self.profile.concurrency or oldest_s > self._zombie_max_age_s):
             self.leave(1, "threads_stuck", zombies=number, oldest_s=round(oldest_s, 1))
@@ -220,7 +230,9 @@ class Life:
     def _lose_dead(self, live_pids: Callable[[], set[int]]) -> None:
         self._ask(
             "lose_dead_children",
-            lambda: self._watch.run(lambda c: watch.lose_dead_children(c, self.session, live_pids)),
+            lambda: self._watch.run(
+                lambda c: watch.lose_dead_children(c, self.session, live_pids, ended=self._downstream.ended)
+            ),
         )
 
     def _child_loop(self) -> None:
@@ -240,6 +252,9 @@ class Life:
             if time.monotonic() >= self._unheld_due_s:
                 self._unheld_due_s = time.monotonic() + UNHELD_EVERY_S
                 self._ask("hand_back_unheld", lambda: _with_own(process, watch.hand_back_unheld))
+            if time.monotonic() >= self._resources_due_s:
+                self._resources_due_s = time.monotonic() + RESOURCES_EVERY_S
+                self._ask("read_resources", lambda: _with_own(process, watch.read_resources))
 
     # 3. Drain
 

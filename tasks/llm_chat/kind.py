@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from harness.kinds import Context, OneOf, Permanent, RateLimited, Transient, kind, models
+from harness.kinds import Calling, Context, OneOf, Permanent, RateLimited, Transient, calling, estimates, kind, models
 from harness.kinds.models import Access
 from tasks.llm_chat.streaming import Reader
 
 if TYPE_CHECKING:
+    import httpx2
     import openai
 
 TIMEOUT_S = 60.0  # the longest silence of a provider; LLM_TIMEOUT_S changes it
 CONNECT_S = 5.0
-CONNECTIONS = 64  # of one process: more than the threads that could call at once
 MESSAGES = 200
 CONTENT_CHARS = 200_000  # of all messages together; the request as a whole has its limit at the door too
 CHARS_A_TOKEN = 4  # of an estimate, where the provider counts nothing
@@ -27,6 +27,7 @@ TOKENS_A_MESSAGE = 4
 
 _clients: dict[tuple[int, str, str, float], "openai.OpenAI"] = {}
 _clients_lock = threading.Lock()
+_usual = estimates.Usual()
 
 
 class Message(BaseModel):
@@ -118,7 +119,7 @@ def chat(ctx: Context, payload: Conversation) -> Reply:
     answer = _Answer()
     used: list[tuple[int, int, bool]] = []
 
-    def ask() -> None:
+    def ask(call: Calling) -> None:
         reader = Reader(lambda: _begin(access, payload))
         began = False
         try:
@@ -139,12 +140,14 @@ def chat(ctx: Context, payload: Conversation) -> Reply:
             # Also of an answer that broke off or that nobody waits for: the provider charges for it all the same.
             if began:
                 used.append(_used(answer, payload))
+                call.used(used[0][0] + used[0][1])
 
     try:
-        ctx.call(access.resource, ask)
+        ctx.call(access.resource, ask, cost=_expected(access, payload))
     finally:
         usd = [ctx.spent(access.priced_as, tokens_in, tokens_out) for tokens_in, tokens_out, _ in used]
     tokens_in, tokens_out, estimated = used[0]
+    _usual.learn(access.name, tokens_out)
     text = models.redact("".join(answer.pieces))
     if not text.strip():
         raise Permanent(f"{access.name} gave an empty answer (finish_reason: {answer.finish_reason})")
@@ -172,6 +175,11 @@ def _begin(access: Access, payload: Conversation) -> Any:
         stream=True,
         stream_options={"include_usage": True},
     )
+
+
+def _expected(access: Access, payload: Conversation) -> int:
+    asked = sum(estimates.of_text(len(message.content)) + TOKENS_A_MESSAGE for message in payload.messages)
+    return asked + _usual.expect(access.name, payload.max_tokens)
 
 
 def _used(answer: _Answer, payload: Conversation) -> tuple[int, int, bool]:
@@ -218,6 +226,10 @@ def _timeout_s() -> float:
     return seconds
 
 
+def _heard(response: "httpx2.Response") -> None:
+    calling.heard(response.headers)
+
+
 def _client(access: Access) -> "openai.OpenAI":
     """Return this process's client for an endpoint: one, with one bounded pool of connections, for all threads."""
     import httpx2  # what the openai client itself speaks HTTP with
@@ -227,13 +239,15 @@ def _client(access: Access) -> "openai.OpenAI":
     wanted = (os.getpid(), access.base_url, access.api_key, timeout_s)
     with _clients_lock:
         if wanted not in _clients:
-            limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+            limits = httpx2.Limits(max_connections=calling.CONNECTIONS, max_keepalive_connections=calling.CONNECTIONS)
             timeout = httpx2.Timeout(timeout_s, connect=CONNECT_S, pool=CONNECT_S)
             _clients[wanted] = openai.OpenAI(
                 base_url=access.base_url,
                 api_key=access.api_key,
                 max_retries=0,
                 timeout=timeout,
-                http_client=httpx2.Client(limits=limits, timeout=timeout, follow_redirects=False),
+                http_client=httpx2.Client(
+                    limits=limits, timeout=timeout, follow_redirects=False, event_hooks={"response": [_heard]}
+                ),
             )
         return _clients[wanted]

@@ -6,6 +6,8 @@ life, or when its connection is shut.
 """
 
 import contextlib
+import contextvars
+import functools
 import queue
 import socket
 import threading
@@ -25,7 +27,9 @@ class Reader:
         self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(QUEUED)
         self._left = threading.Event()
         self._stream: Any = None
-        self._thread = threading.Thread(target=self._read, name="llm-stream", daemon=True)
+        # With the caller's context: what the client hears belongs to the call under way.
+        read = functools.partial(contextvars.copy_context().run, self._read)
+        self._thread = threading.Thread(target=read, name="llm-stream", daemon=True)
 
     def chunks(self, look: Callable[[], None]) -> Iterator[Any]:
         """Yield chunks as they come; `look` is called between them and every LOOK_S. Raises: as `begin`, as `look`."""

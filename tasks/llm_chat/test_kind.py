@@ -12,7 +12,7 @@ import openai
 import pytest
 from pydantic import ValidationError
 
-from harness.engine.downstream import call, classify
+from harness.engine.answers import call, classify
 from harness.kinds import Cancelled, Permanent, RateLimited, TimedOut, Transient
 from tasks.llm_chat import kind
 from tasks.llm_chat.kind import Conversation, Message, chat

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.kinds import Context, OneOf, Permanent, Transient, kind, models
+from harness.kinds import Calling, Context, OneOf, Permanent, Transient, calling, estimates, kind, models
 
 if TYPE_CHECKING:
+    import httpx2
     import openai
 
 PROMPT_CHARS = 24_000  # of the text, about 6,000 tokens; LLM_PROMPT_CHARS changes it
 PARTS_MOST = 12  # more than the longest text has by default
 TIMEOUT_S = 60.0  # between two bytes of the answer; LLM_TIMEOUT_S changes it
 CONNECT_S = 5.0
-CONNECTIONS = 64  # of one process: more than the threads that could call at once, so none waits for another's
 TOKENS_A_SENTENCE = 120
 TOKENS_TO_THINK = 2_000  # models that reason count it into the answer
 
@@ -33,6 +33,7 @@ _SYSTEM = (
 )
 _clients: dict[tuple[int, str, str, float], "openai.OpenAI"] = {}
 _clients_lock = threading.Lock()
+_usual = estimates.Usual()
 
 
 class Source(BaseModel):
@@ -138,7 +139,10 @@ def _ask(ctx: Context, source: Source) -> Said:
     client = _client(access.base_url, access.api_key, _number("LLM_TIMEOUT_S", TIMEOUT_S, least=0.1))
     text = source.text[: _budget()]  # summaries of many parts may be long
 
-    def ask() -> "openai.types.chat.ChatCompletion":
+    prompt = prompt_of(source.model_copy(update={"text": text}))
+    most = TOKENS_TO_THINK + TOKENS_A_SENTENCE * source.sentences
+
+    def ask(call: Calling) -> "openai.types.chat.ChatCompletion":
         import openai
 
         try:
@@ -146,9 +150,9 @@ def _ask(ctx: Context, source: Source) -> Said:
                 model=access.upstream,
                 messages=[
                     {"role": "system", "content": _SYSTEM},
-                    {"role": "user", "content": prompt_of(source.model_copy(update={"text": text}))},
+                    {"role": "user", "content": prompt},
                 ],
-                max_completion_tokens=TOKENS_TO_THINK + TOKENS_A_SENTENCE * source.sentences,
+                max_completion_tokens=most,
             )
         except (ValueError, openai.APIResponseValidationError) as error:
             raise Transient(
@@ -157,9 +161,13 @@ def _ask(ctx: Context, source: Source) -> Said:
         # The client checks nothing: the page of a proxy comes as a str, another object as one without choices.
         if not isinstance(getattr(answer, "choices", None), list):
             raise Transient(f"the endpoint of model {access.name} answered, but not with a chat completion")
+        if answer.usage:  # else what was reserved stays charged
+            call.used((answer.usage.prompt_tokens or 0) + (answer.usage.completion_tokens or 0))
+            _usual.learn(access.name, answer.usage.completion_tokens or 0)
         return answer
 
-    answer = ctx.call(access.resource, ask)
+    cost = estimates.of_text(len(_SYSTEM) + len(prompt)) + _usual.expect(access.name, most)
+    answer = ctx.call(access.resource, ask, cost=cost)
     if answer.usage:
         ctx.spent(access.priced_as, answer.usage.prompt_tokens, answer.usage.completion_tokens)
     choice = answer.choices[0] if answer.choices else None
@@ -196,6 +204,10 @@ def _number(name: str, default: float, *, least: float) -> float:
     return number
 
 
+def _heard(response: "httpx2.Response") -> None:
+    calling.heard(response.headers)
+
+
 def _client(base_url: str, key: str, timeout_s: float) -> "openai.OpenAI":
     """Return this process's client for an endpoint: one, with one bounded pool of connections, for all threads."""
     import httpx2  # what the openai client itself speaks HTTP with
@@ -204,13 +216,15 @@ def _client(base_url: str, key: str, timeout_s: float) -> "openai.OpenAI":
     wanted = (os.getpid(), base_url, key, timeout_s)
     with _clients_lock:
         if wanted not in _clients:
-            limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+            limits = httpx2.Limits(max_connections=calling.CONNECTIONS, max_keepalive_connections=calling.CONNECTIONS)
             timeout = httpx2.Timeout(timeout_s, connect=CONNECT_S, pool=CONNECT_S)
             _clients[wanted] = openai.OpenAI(
                 base_url=base_url,
                 api_key=key,
                 max_retries=0,
                 timeout=timeout,
-                http_client=httpx2.Client(limits=limits, timeout=timeout, follow_redirects=False),
+                http_client=httpx2.Client(
+                    limits=limits, timeout=timeout, follow_redirects=False, event_hooks={"response": [_heard]}
+                ),
             )
         return _clients[wanted]

@@ -9,7 +9,7 @@ import openai
 import pytest
 from pydantic import ValidationError
 
-from harness.engine.downstream import classify
+from harness.engine.answers import classify
 from harness.kinds import Context, Permanent, RateLimited, TimedOut, Transient
 from harness.ops.emulator import server
 from harness.ops.emulator.behaviour import Behaviour

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.engine import downstream
+from harness.engine import answers
 from harness.kinds import Cancelled, Permanent, RateLimited, TimedOut, Transient
 from harness.kinds.egress import Rules, error_of_status, fetch, post
 from harness.policy.errors import ErrorClass
@@ -190,7 +190,7 @@ def test_a_status_is_the_same_error_as_in_the_engine(status: int) -> None:
     class Answered(Exception):
         status_code = status
 
-    mine, engines = error_of_status(status, "a"), downstream.classify(Answered())
+    mine, engines = error_of_status(status, "a"), answers.classify(Answered())
     assert mine is not None and engines is not None
     assert (type(mine), mine.error_class) == (type(engines), engines.error_class)
 

@@ -17,6 +17,7 @@ READS = {
     ("datetime", "utcnow"), ("datetime", "today"), ("date", "today"), ("timezone", "now"),
 }  # fmt: skip
 ALLOWED = {
+    "engine/answers.py": "Retry-After as a date, of another's clock at best",
     "engine/requests.py": "the door: is a moment that a client names in the past; by_the_clock mends start_by",
     "engine/operate/readmit.py": "start_by of what a person sends again, as at the door",
     "engine/operate/resources.py": "the verb: does an override that a person sets end in the future",

@@ -246,7 +246,7 @@ def test_a_dead_childs_task_is_taken_back_and_a_live_ones_is_not(stage: Stage) -
     lost = transitions.lose(
         stage.connection, session=session, dead_pids=[101], max_attempts={}, retry_delay_s=0, actor="worker"
     )
-    assert [task for task, _, _ in lost] == [dead]
+    assert [(one.task, one.release_no) for one in lost] == [(dead, 1)]
     assert (stage.state(dead), stage.state(alive)) == ("queued", "running")
 
 

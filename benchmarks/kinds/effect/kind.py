@@ -103,7 +103,7 @@ def act(ctx: Context, deed: Deed, pool: str) -> Done:
         if deed.how == "permanent":
             raise Permanent("fails for good, as asked")
         for n in range(deed.effects):
-            ctx.call(RESOURCES[pool], lambda n=n: visit.effect(n))  # type: ignore[misc]  # mypy can't infer it with a default
+            ctx.call(RESOURCES[pool], lambda n=n: visit.effect(n))
         _hold(ctx, deed.hold_s / 2)
     return Done(i=deed.i)
 

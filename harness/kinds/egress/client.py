@@ -7,9 +7,10 @@ error names host and port, never path, query, header or body, which may hold sec
 import contextlib
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.kinds import calling
 from harness.kinds.egress import coding, rules, target, wire
 from harness.kinds.egress.addresses import Address
 from harness.kinds.egress.deadline import Deadline
@@ -126,9 +127,12 @@ class _Guard:
         self._tls = tls
         self._deadline = deadline
 
-    def exchange(self, where: Target, request: Request) -> "contextlib.AbstractContextManager[Answer]":
+    @contextlib.contextmanager
+    def exchange(self, where: Target, request: Request) -> Iterator[Answer]:
         addresses = self._admitted(where)
-        return wire.exchange(where, addresses, request, self._deadline, self._tls or wire.default_tls())
+        with wire.exchange(where, addresses, request, self._deadline, self._tls or wire.default_tls()) as answer:
+            calling.heard(answer.headers)
+            yield answer
 
     def _admitted(self, where: Target) -> list[Address]:
         """Resolve once. One refused address refuses the name: whoever mixes them in has nothing good in mind."""

@@ -1,13 +1,11 @@
 """What a downstream's answer or silence is, as an error of work. Statuses are classed by `kinds.errors.of_status`."""
 
-import datetime
+import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 from harness.kinds.errors import Permanent, Transient, WorkError, of_status
+from harness.policy import ratelimit_headers
 from harness.policy.errors import ErrorClass
-
-RETRY_AFTER_MAX_S = 86_400 * 365
 
 
 def error_of_status(status: int, host: str, *, retry_after_s: float | None = None) -> WorkError | None:
@@ -25,17 +23,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     >>> retry_after_s({"retry-after": "2"}), retry_after_s({"retry-after": "soon"}), retry_after_s({})
     (2.0, None, None)
     """
-    value = headers.get("retry-after", "").strip()
-    try:
-        if value.isascii() and value.isdigit():
-            seconds = float(value)
-        else:
-            at = parsedate_to_datetime(value)
-            at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
-            seconds = max(0.0, (at - datetime.datetime.now(datetime.UTC)).total_seconds())
-    except (ValueError, OverflowError):
-        return None
-    return seconds if seconds <= RETRY_AFTER_MAX_S else None
+    return ratelimit_headers.retry_after_s(headers.get("retry-after", ""), now_s=time.time())
 
 
 def network_error(text: str) -> Transient:

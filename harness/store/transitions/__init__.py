@@ -9,7 +9,7 @@ from harness.store.transitions.auditor import back_on_the_way, give_up_lease, ta
 from harness.store.transitions.due import expire_due, resume_version, wake_due
 from harness.store.transitions.people import BUSY, By, act, cancel, lock_free
 from harness.store.transitions.redrive import Again, redrive
-from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome, Released
+from harness.store.transitions.values import ClaimedTask, Ended, Lost, NewLease, NewTask, Outcome, Released
 from harness.store.transitions.work import (
     claim,
     claim_many,
@@ -27,6 +27,7 @@ __all__ = (
     "By",
     "ClaimedTask",
     "Ended",
+    "Lost",
     "NewLease",
     "NewTask",
     "Outcome",

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.policy.lifecycle import Event
 
@@ -64,7 +64,8 @@ class Released:
 class ClaimedTask:
     """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one.
 
-    `token_epoch`: how often it was sent again with another input; each time its idempotency token changes.
+    `token_epoch`: how often it was sent again with another input; each time its idempotency token changes. `claimed_s`:
+    now, in epoch seconds of the database's clock.
     """
 
     id: int
@@ -81,6 +82,17 @@ class ClaimedTask:
     expired: bool
     deadline_in_s: float | None
     token_epoch: int = 0
+    priority: int = 2
+    claimed_s: float = 0.0
+
+
+class Lost(NamedTuple):
+    """A task that was taken back from a worker that is gone. `release_no`: of the attempt that is lost."""
+
+    task: int
+    state: str
+    event: str
+    release_no: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

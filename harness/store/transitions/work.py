@@ -14,7 +14,7 @@ from harness.store import sql
 from harness.store.clocks import Moved
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
-from harness.store.transitions.values import ClaimedTask, Ended, NewLease, NewTask, Outcome, Released
+from harness.store.transitions.values import ClaimedTask, Ended, Lost, NewLease, NewTask, Outcome, Released
 
 
 def submit(
@@ -137,7 +137,7 @@ def lose(
     session: uuid.UUID | None = None,
     dead_pids: Iterable[int] = (),
     limit: int = 200,
-) -> list[tuple[int, str, str]]:
+) -> list[Lost]:
     """Take back what ended sessions held; with `session`, what its dead children (`dead_pids`) held."""
     cursor = connection.execute(
         sql.load("transitions/lose"),
@@ -151,7 +151,7 @@ def lose(
             "actor": actor,
         },
     )
-    return [(row[0], row[1], row[2]) for row in cursor]
+    return [Lost(*row) for row in cursor]
 
 
 def hand_back_unclaimed(

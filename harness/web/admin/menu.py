@@ -9,7 +9,7 @@ from django.utils.text import capfirst
 
 def groups(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the groups with their links, as Unfold wants them."""
-    from harness.web.admin import letters, resources  # Unfold asks while the site is being made, too
+    from harness.web.admin import letters, resources, retries  # Unfold asks while the site is being made, too
     from harness.web.admin.site import REGISTERED, site
 
     found: dict[str, list[dict[str, Any]]] = {
@@ -32,6 +32,9 @@ def groups(request: HttpRequest) -> list[dict[str, Any]]:
     if resources.may_see(request):
         own = found.setdefault("Resources", [])
         own.insert(0, {"title": "Resources", "icon": "speed", "link": reverse("admin:resources")})
+    if retries.may_see(request):
+        own = found.setdefault("Resources", [])
+        own.append({"title": "Retries", "icon": "restart_alt", "link": reverse("admin:retries")})
     return [
         {"title": name or None, "separator": bool(name), "collapsible": False, "items": items}
         for name, items in found.items()

@@ -16,7 +16,7 @@ from unfold.sites import UnfoldAdminSite
 
 from harness.store import models
 from harness.store.sessions import DEAD_AFTER_S
-from harness.web.admin import letters, resources
+from harness.web.admin import letters, resources, retries
 from harness.web.admin.control import ApiKeyAdmin, PauseAdmin, in_force
 from harness.web.admin.inspected import Listed
 from harness.web.admin.limits import QuotaAdmin, TenantAdmin
@@ -135,7 +135,7 @@ class HarnessAdminSite(UnfoldAdminSite):  # type: ignore[misc]  # Unfold has no 
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Add the pages that belong to no model."""
-        own = (letters.urls, resources.urls)
+        own = (letters.urls, resources.urls, retries.urls)
         return [*(page for urls in own for page in urls(self.admin_view, self.each_context)), *super().get_urls()]
 
     def search(self, request: HttpRequest) -> HttpResponse:

@@ -31,7 +31,7 @@ t AS (
         event_no = event_no + 1
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.public_id, task.tenant_id, task.run_id, task.kind, task.version, task.release_no,
-              task.attempts_used, task.postponements, task.lost_starts, task.event_no, task.deadline, task.token_epoch,
+              task.attempts_used, task.postponements, task.lost_starts, task.event_no, task.deadline, task.token_epoch, task.priority,
               locked.late, locked.lease_id, locked.ordinal
 ),
 e AS (
@@ -52,6 +52,6 @@ c AS (
 )
 SELECT t.lease_id, t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used,
        t.postponements, t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision,
-       t.token_epoch
+       t.token_epoch, t.priority, extract(epoch FROM clock_timestamp())::double precision
 FROM t JOIN task_body b ON b.task_id = t.id
 ORDER BY t.lease_id, t.ordinal

@@ -6,7 +6,7 @@
 -- A loss past the task's time limit is a time-out: it spends an attempt, and is buried when none is left.
 -- A wish turns the loss into abort or halt (its holds stand in it) and charges nobody: a child that doesn't obey a wish is
 -- ended by its parent. Zombie leases have no members: they just go.
--- Returns: task id, state, event of each task taken back.
+-- Returns: task id, state, event, release_no (of the attempt that is lost) of each task taken back.
 -- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, lease_member_pkey, task_pkey.
 -- Locks: leases by id, then tasks by id.
 -- Parameters: session (or null: all that ended), dead_pids (of that session), limit, max_attempts (jsonb: kind -> number),
@@ -112,4 +112,4 @@ c AS (
 z AS (
     DELETE FROM lease USING free WHERE lease.id = free.id
 )
-SELECT id, state, event FROM t
+SELECT id, state, event, release_no FROM t
