@@ -5,12 +5,14 @@ with the path of the key, never repaired.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.policy.errors import Invalid
 from harness.policy.resources import Resource
 from harness.policy.resources import parse as parse_resource
+from harness.policy.targets import Target
+from harness.policy.targets import parse as parse_targets
 from harness.policy.toml import TomlFile
 
 QUARANTINE = "quarantine"
@@ -47,6 +49,7 @@ class Topology:
     database_connections: int
     pools: Mapping[str, Pool]
     resources: Mapping[str, Resource]
+    targets: Mapping[str, Target] = field(default_factory=dict)
 
     def pool(self, name: str) -> Pool:
         """Return one pool. Raises: Invalid naming the pools there are."""
@@ -60,7 +63,7 @@ class Topology:
 
 def parse(raw: Mapping[str, object]) -> Topology:
     """Build the topology from parsed TOML. Raises: Invalid naming the key."""
-    _only(raw, {"database", "pools", "resources"}, "")
+    _only(raw, {"database", "pools", "resources", "targets"}, "")
     database = _table(raw, "database", "")
     _only(database, {"connections"}, "database.")
     pools = {name: _pool(name, _table(_table(raw, "pools", ""), name, "pools.")) for name in _table(raw, "pools", "")}
@@ -75,6 +78,7 @@ def parse(raw: Mapping[str, object]) -> Topology:
         database_connections=_whole(database, "connections", "database.", least=10),
         pools=pools,
         resources=resources,
+        targets=parse_targets(raw, resources),
     )
 
 
