@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
-from harness.kinds import models
+from harness.kinds import models, targets
 from harness.ops.local import addresses
 from harness.policy.admission import parse_ttl_s
 from harness.policy.models import parse as parse_models
@@ -39,6 +39,7 @@ with (BASE_DIR / "config" / "resources.toml").open("rb") as _file:
 with (BASE_DIR / "config" / "models.toml").open("rb") as _file:
     HARNESS_MODELS = parse_models(tomllib.load(_file))
 models.configure(HARNESS_MODELS)
+targets.configure(HARNESS_TOPOLOGY.targets)
 # Where the output of running tasks goes on its way to who watches: any Redis; without one, nobody sees it live.
 HARNESS_LIVE_URL = _setting(
     "HARNESS_LIVE_URL", BROKER_URL if BROKER_URL.startswith(("redis", "unix", "valkey")) else ""

@@ -161,6 +161,12 @@ class Alone:
         with self._connection.transaction():
             yield self._connection
 
+    @contextlib.contextmanager
+    def target(self, name: str) -> "Iterator[psycopg.Connection[Any]]":
+        self.calls.append(name)
+        with self.db() as connection:
+            yield connection
+
 
 def _takes_call(fn: Callable[..., Any]) -> bool:
     return any(one.default is one.empty for one in inspect.signature(fn).parameters.values())

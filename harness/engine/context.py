@@ -15,10 +15,12 @@ from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
 from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
 from harness.engine.steps import Steps
-from harness.kinds.errors import Cancelled
+from harness.engine.targets import Held, Use, told
+from harness.kinds.errors import Cancelled, TimedOut
 from harness.kinds.registry import Kind
 from harness.store import sessions
 from harness.store.database import Connection
+from harness.store.targets import Target
 from harness.store.transitions import ClaimedTask
 
 T = TypeVar("T")
@@ -27,13 +29,15 @@ T = TypeVar("T")
 class RunContext:
     """One attempt at one task; implements `kinds.Context`."""
 
-    __slots__ = ("_asking", "_lock", "_output", "_process", "_running", "_steps", "_task")
+    __slots__ = ("_asking", "_lock", "_needs", "_output", "_process", "_running", "_steps", "_targets", "_task")
 
     def __init__(self, process: ProcessState, running: Running, task: ClaimedTask, kind: Kind) -> None:
         self._process = process
         self._running = running
         self._task = task
         self._output: Output | None = None
+        self._targets: Held | None = None
+        self._needs = kind.may_need()
         self._lock = threading.Lock()  # of what threads of the kind share: the hand for calls, and what was spent
         self._asking = Asking(process, running, task, kind, self.checkpoint, steps_done=lambda: self._steps.replayed)
         self._steps = Steps(
@@ -192,6 +196,8 @@ class RunContext:
         if self._running.hand is not None:
             self._process.hands.give_back(self._running.hand)
             self._running.hand = None
+        if self._targets is not None:
+            self._targets.close()
         if self._output is not None:
             self._process.live.end(self._output)
         self._asking.end(still=self._calls_run, over=True)
@@ -206,6 +212,33 @@ class RunContext:
         with self._process.db.connection() as connection, connection.transaction():
             yield connection
             self._hold(connection)
+
+    @contextmanager
+    def target(self, name: str) -> Iterator[Target]:
+        """A connection to a target database in a transaction. Raises: see `kinds.Context.target`."""
+        if name not in self._needs or name not in settings.HARNESS_TOPOLOGY.targets:
+            known = sorted(settings.HARNESS_TOPOLOGY.targets.keys() & self._needs)
+            raise ValueError(f"this kind declares no target {name!r}; it declares {known}")
+        self.checkpoint()
+        running = self._running
+        with self._lock:
+            held = self._targets = self._targets or Held(
+                self._process.targets, self._needs, statement_s=running.timeout_s, look=self.checkpoint
+            )
+        with held.borrowed(name) as connection:
+            use = Use(connection, lambda: running.stop not in (None, DRAIN))
+            running.calls.add(use)
+            try:
+                self.checkpoint()  # a wish that came before it could be stirred
+                with told(name), connection.transaction():
+                    yield connection
+                    self._check()
+            except TimedOut:
+                self.checkpoint()  # it was cancelled because the task is to end
+                raise
+            finally:
+                use.end()
+                running.calls.discard(use)
 
     def _hold(self, connection: Connection) -> None:
         """Let a transaction commit only while the task is this worker's. Raises: LeaseLost.

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import psycopg
 
-from harness.engine import dispatch, readings, reasons, sweep, upkeep
+from harness.engine import dispatch, follow, readings, reasons, sweep, upkeep
 from harness.engine.memory import Memory
 from harness.engine.readings import Readings, Reads
 from harness.engine.schedules import Firing
@@ -120,6 +120,7 @@ class Dispatcher:
                 threading.Thread(
                     target=self._note_reasons, args=(memory, epoch, over), name="reasons", daemon=True
                 ).start()
+                threading.Thread(target=self._follow, args=(epoch, over), name="follow", daemon=True).start()
                 self._warm_broker()
                 self._ticks(connection, listener, memory, epoch)
         finally:
@@ -216,6 +217,9 @@ class Dispatcher:
             epoch=epoch,
             over=over,
         )
+
+    def _follow(self, epoch: int, over: threading.Event) -> None:
+        follow.run(lambda: self._open("dispatcher-follow"), self._topology, epoch=epoch, over=over)
 
     def _warm_broker(self) -> None:
         try:

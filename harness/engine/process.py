@@ -20,10 +20,11 @@ from psycopg_pool import ConnectionPool
 from harness.engine.calls import Call, Hand, Hands, Stirred
 from harness.engine.downstream import Downstream
 from harness.engine.live import Live
+from harness.engine.targets import Targets
 from harness.engine.together import Together
 from harness.engine.waits import Waits
 from harness.policy.errors import Unavailable
-from harness.store import steps, transitions
+from harness.store import steps, targets, transitions
 from harness.store.database import LOCKED, Connection, Role, borrowed, open_pool
 from harness.store.doorbell import Doorbell
 from harness.store.sessions import FENCE_AFTER_S
@@ -97,7 +98,7 @@ class Running:
     tokens: int = 0  # that the member running now has used so far, and what they cost (None: one had no price)
     usd: float | None = 0.0
     watched: set[str] = field(default_factory=set)  # public ids of the members that have shown output
-    calls: set[Stirred] = field(default_factory=set)  # under way (several, if one is made inside another)
+    calls: set[Stirred] = field(default_factory=set)  # under way: calls (one inside another, too), uses of a target
     hand: Hand | None = None  # the thread that made the last call, for the next one
     left: set[Call] = field(default_factory=set)  # calls that go on though the task has left them; under `lock`
     kept: bool = False  # its lease was left as a zombie, for such a call
@@ -144,11 +145,16 @@ class ProcessState:
         self.hands = Hands()
         self.waits = Waits()
         self.downstream = Downstream(settings.HARNESS_PERMITS_URL, settings.HARNESS_TOPOLOGY.resources, self.waits)
+        self.targets = Targets(self._mark, self.waits)
         self.live = Live(settings.HARNESS_LIVE_URL, may_send=fence.is_open)
         self.claims: Together[tuple[int, int], list[ClaimedTask]] = Together(self._claim, lanes=LANES)
         self.settles: Together[Ended, psycopg.Error | None] = Together(self._settle, lanes=LANES)
         self._begins: Together[Beginning, bool | None] = Together(self._begin, lanes=LANES)
         self._finishes: Together[Finishing, bool | None] = Together(self._finish, lanes=LANES)
+
+    def _mark(self) -> str:
+        with borrowed(self.db) as connection:
+            return targets.mark(connection)
 
     def drain(self) -> None:
         """Take no new lease, and ask what runs to end at its next checkpoint."""

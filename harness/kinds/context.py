@@ -123,3 +123,15 @@ class Context(Protocol):
         Keep it short: never hold it across a call to a downstream.
         """
         ...
+
+    def target(self, name: str) -> "AbstractContextManager[psycopg.Connection[Any]]":
+        """A connection to a target database (`[targets]` of resources.toml) in a transaction.
+
+        `name` is a resource that the kind declares; so many as it declares may be open at once, also from threads of
+        the kind. Committed at the end, undone when the block raises. A wish to cancel or pause the task, or the end of
+        its time, cancels the statement that runs; none takes longer than the kind's `timeout_s`.
+
+        Raises: RateLimited when the target is full or away (back in line, no attempt spent); TimedOut, Transient or
+        Permanent by what the database said; Cancelled when the task is to stop; LeaseLost (engine), undone.
+        """
+        ...

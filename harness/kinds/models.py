@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.kinds import targets
 from harness.kinds.errors import Permanent
 from harness.policy.errors import Invalid
 from harness.policy.models import Models
@@ -91,15 +92,14 @@ def resources() -> tuple[str, ...]:
 
 
 def redact(text: str) -> str:
-    """Return the text without any provider's key. Cheap: a search for each key of this process's environment.
+    """Return the text without any provider's key or target's password. Cheap: a search for each of this environment.
 
     >>> redact("nothing secret")
     'nothing secret'
     """
-    if _configured is None:
-        return text
-    for provider in _configured.providers.values():
-        secret = os.environ.get(provider.api_key_env or "", "").strip()
+    providers = _configured.providers.values() if _configured is not None else ()
+    keys = [os.environ.get(provider.api_key_env or "", "").strip() for provider in providers]
+    for secret in (*keys, *targets.secrets()):
         if len(secret) >= SECRET_LEAST_CHARS and secret in text:
             text = text.replace(secret, REDACTED)
     return text

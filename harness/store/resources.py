@@ -91,6 +91,11 @@ def keep(connection: Connection, states: Sequence[ResourceNow], changes: Sequenc
     return row[0], row[1]
 
 
+def forget(connection: Connection, name: str) -> None:
+    """Drop what was kept of a resource that nobody observes any more: its limit is its capacity again."""
+    connection.execute("DELETE FROM resource_state WHERE resource = %s", (name,))
+
+
 def kept(connection: Connection) -> dict[str, ResourceNow]:
     """Return what was last kept of each resource, whether it is still configured or not."""
     cursor = connection.execute(

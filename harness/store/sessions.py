@@ -79,11 +79,15 @@ def sharing(connection: Connection, session: uuid.UUID) -> int:
     return max(1, row[0] if row else 1)
 
 
-def beat(connection: Connection, session: uuid.UUID) -> bool:
-    """Show that the session lives. False: it was declared dead; the process must fence itself and exit."""
+def beat(connection: Connection, session: uuid.UUID, *, waits: Mapping[str, object] | None = None) -> bool:
+    """Show that the session lives, and how long it waited for connections of late, by resource (None: as before).
+
+    False: it was declared dead; the process must fence itself and exit.
+    """
     row = connection.execute(
-        "UPDATE worker_session SET beat_at = clock_timestamp() WHERE uuid = %s AND ended_at IS NULL RETURNING true",
-        (session,),
+        "UPDATE worker_session SET beat_at = clock_timestamp(), waits = coalesce(%s::jsonb, waits) "
+        "WHERE uuid = %s AND ended_at IS NULL RETURNING true",
+        (None if waits is None else json.dumps(waits), session),
     ).fetchone()
     return row is not None
 

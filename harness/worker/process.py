@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from celery.exceptions import SoftTimeLimitExceeded
@@ -171,7 +171,8 @@ class Life:
         while not self._ended.wait(wait_s):
             self._outlive_freeze()
             started_s = boottime_s()
-            alive = self._ask("beat", lambda: self._beat.run(lambda c: sessions.beat(c, self.session)))
+            waits = self._process.waits.read() if self._process is not None else None
+            alive = self._ask("beat", functools.partial(self._beat.run, functools.partial(self._beaten, waits)))
             if alive is False:
                 self.leave(1, "session_lost")
             if alive:
@@ -179,6 +180,9 @@ class Life:
             if not self._fence_is_open():
                 self.leave(1, "fence_closed")
             wait_s = max(0.0, sessions.BEAT_EVERY_S - (boottime_s() - started_s)) if alive else BEAT_AGAIN_S
+
+    def _beaten(self, waits: Mapping[str, object] | None, connection: Connection) -> bool:
+        return sessions.beat(connection, self.session, waits=waits)
 
     def _outlive_freeze(self) -> None:
         """Once more put off the end that comes when no Python runs here any more: nobody else could restart us then.
