@@ -8,3 +8,7 @@ class OpsConfig(AppConfig):
 
     name = "harness.ops"
     label = "ops"
+
+    def ready(self) -> None:
+        """Register the system check."""
+        from harness.ops import checks  # noqa: F401  # importing it registers it

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from harness.policy.capacity import OTHER_CONNECTIONS
 from harness.policy.errors import Refused
 from harness.policy.holds import wished
 from harness.store import sql
@@ -14,7 +15,6 @@ BEAT_EVERY_S = 5.0
 DEAD_AFTER_S = 20.0  # four beats missed
 QUIET_S = 7.0  # a beat is overdue: perhaps it was killed
 FENCE_AFTER_S = 15.0  # a worker stops beginning effects this long before anyone may think it dead
-OTHER_CONNECTIONS = 20  # of the budget, kept for web, dispatchers, sweeps, beat and commands
 
 
 def register(

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.policy.capacity import SIDE_CONNECTIONS, process_connections
 from harness.policy.errors import Invalid
 from harness.policy.settings import QUARANTINE, SYSTEM, Pool, Topology
 
 SYSTEM_QUEUE = "system"
-# Each worker process has two connections beside those of its slots, so that neither a busy pool nor a slow
-# statement delays a heartbeat: the heartbeat's own, and the watch's (drain, pauses, dead children).
-SIDE_CONNECTIONS = 2
 # RabbitMQ's own, since 3.8.17; a worker can't ask the broker for it.
 CONSUMER_TIMEOUT_S = 1800.0
 
@@ -101,13 +99,12 @@ def resolve(topology: Topology, text: str) -> Profile:
     for alone in (SYSTEM, QUARANTINE):
         if alone in names and len(names) > 1:
             raise Invalid(f"pool {alone!r} needs a worker of its own; give it no other pool", field="pool")
-    connections = sum(pool.connections for pool in pools)
     ranked = sorted((rank, at, name) for at, pool in enumerate(pools) for rank, name in enumerate(queues_of(pool)))
     return Profile(
         slots={pool.name: pool.slots for pool in pools},
         workers=pools[0].workers,
         queues=tuple(name for _, _, name in ranked),
-        connections=connections * 2 if SYSTEM in names else connections,
+        connections=process_connections(pools) - SIDE_CONNECTIONS,
         side_connections=SIDE_CONNECTIONS,
         prefetch_multiplier=max(pool.prefetch_multiplier for pool in pools),
         events=any(pool.events for pool in pools),

@@ -7,6 +7,7 @@ from itertools import product
 import psycopg
 import pytest
 
+from harness.policy.capacity import OTHER_CONNECTIONS
 from harness.policy.lifecycle import LIVE, TERMINAL, Event, State, legal_changes
 from harness.store import sessions, transitions
 from harness.store.transitions import Outcome
@@ -329,7 +330,7 @@ def test_the_budget_of_connections_is_counted_over_all_sessions(stage: Stage) ->
             pools={"db": 1},
             kinds=[],
             connections=connections,
-            budget=sessions.OTHER_CONNECTIONS + 10,
+            budget=OTHER_CONNECTIONS + 10,
         )
 
     assert "10" in register(6)

@@ -9,13 +9,17 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from harness.engine.auditor import Alerts
+from harness.engine.capacity import needs
 from harness.engine.dispatcher import Dispatcher
 from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
 from harness.kinds import registry
+from harness.policy.capacity import objections
 from harness.store.broker import Broker
 from harness.store.permits import Permits
 from harness.telemetry import logs
+
+log = logs.get(__name__)
 
 
 class Command(BaseCommand):
@@ -33,6 +37,8 @@ class Command(BaseCommand):
         logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
         registry.discover(*settings.HARNESS_TASK_PACKAGES)
         registry.check_against(settings.HARNESS_TOPOLOGY)
+        for objection in objections(settings.HARNESS_TOPOLOGY, needs()):
+            log.warning("capacity", message=objection.message, hint=objection.hint)
         gc.collect()
         gc.freeze()  # a full collection walks through all modules, and a tick waits for it
         stop = threading.Event()
