@@ -29,10 +29,12 @@ class TargetDatabase:
                     sql.Identifier(name), sql.Literal(PASSWORD), sql.Literal(-1 if limit is None else limit)
                 )
             )
+            owner.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(name)))  # to end what it runs
             owner.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def drop(self) -> None:
         with psycopg.connect(self._owner, autocommit=True) as owner:
+            owner.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(self.name)))
             owner.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
             owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(self.name)))
 

@@ -117,8 +117,10 @@ class Held:
         while not gate.acquire(timeout=0.25):
             self._look()
         try:
-            connection = self._take(name)
-            self._shared.waited(name, time.monotonic() - began_s)
+            try:
+                connection = self._take(name)
+            finally:
+                self._shared.waited(name, time.monotonic() - began_s)  # in vain, too
             try:
                 yield connection
             finally:
