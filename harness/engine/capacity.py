@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from harness.kinds import registry
 from harness.policy import capacity as policy
-from harness.policy import flow
-from harness.policy.capacity import Bound, Carries, Need, Objection, Wish
+from harness.policy import homes
+from harness.policy.capacity import Bound, Carries, Objection, Wish
 from harness.policy.resources import Live
 from harness.policy.settings import Pool, Topology
 from harness.store import capacity as store
@@ -56,6 +56,8 @@ class PoolNow:
         if not self.processes:
             return "none runs: its tasks wait"
         if self.beyond:
+            if homes.ceiling(bound) is not None:
+                return f"over-provisioned: {self.beyond} of them stand by"
             gain = f"only {', '.join(bound.free)} gain from" if bound.free else "no work for"
             return f"over-provisioned: {gain} {self.beyond} of them"
         if bound.slots is not None and bound.processes > self.processes:
@@ -85,15 +87,6 @@ class Capacity:
         return sum(one.bound.processes * policy.process_connections([one.pool]) for one in self.pools.values())
 
 
-def needs() -> list[Need]:
-    """Return what tasks of the registered kinds need: of a kind whose input chooses, each choice."""
-    return [
-        Need(kind=one.name, pool=one.pool, resources=dict(flow.needs(signature)) if signature else {})
-        for one in registry.all_kinds()
-        for signature in sorted(one.signatures)
-    ]
-
-
 def capacity(connection: Connection, topology: Topology) -> Capacity:
     """Gather and judge. Raises: psycopg.Error."""
     # 1. Load
@@ -102,10 +95,13 @@ def capacity(connection: Connection, topology: Topology) -> Capacity:
     held = targets.leases(connection)
     running = store.processes(connection)
     server = store.server(connection)
-    wanted = needs()
+    last = resources.last_changes(connection, live)
+    wanted = registry.needs()
     # 2. Decide
+    sized = policy.overridden(topology, live)
     found = {
-        name: _resource(connection, topology, one, kept.get(name), held.get(name, 0)) for name, one in live.items()
+        name: _resource(one, sized[name].limit, kept.get(name), last.get(name), held.get(name, 0))
+        for name, one in live.items()
     }
     bounds = policy.bounds(topology, wanted, {name: one.sized for name, one in found.items()})
     return Capacity(
@@ -123,24 +119,21 @@ def judge(found: Capacity, topology: Topology, wishes: Mapping[str, Wish]) -> tu
     return policy.judge(topology, {name: one.bound for name, one in found.pools.items()}, wishes)
 
 
-def _resource(connection: Connection, topology: Topology, live: Live, now: ResourceNow | None, held: int) -> Resource:
+def _resource(live: Live, limit: int, now: ResourceNow | None, change: Change | None, held: int) -> Resource:
     """Size by what it carries in good times: a limit that is low for a minute sends nobody home."""
     one = live.resource
-    limit, phi, measured = one.capacity, 1.0, False
-    if one.name in topology.targets:
-        limit = min(limit, topology.targets[one.name].pool)
+    phi, measured = 1.0, False
     if one.adaptive and now is not None:
         limit = min(limit, max(now.limit_now, now.proven or 0))
     if one.held == "call" and now is not None and held >= PHI_FROM_LEASES:
         phi, measured = max(PHI_LEAST, min(now.in_flight / held, PHI_MOST)), True
-    changes = resources.changes(connection, one.name, most=1)
     return Resource(
         name=one.name,
         live=live,
         sized=Carries(held=one.held, limit=limit, phi=phi),
         measured=measured,
         now=now,
-        change=changes[0] if changes else None,
+        change=change,
         held=held,
     )
 

@@ -4,11 +4,15 @@ A task that declares `{"db:main": n}` may have n of them at once, from its first
 they are needed and closed before the lease is settled, so that all processes together never have more open than there
 are leases, however many processes run and wherever the leases go: no share of the pool belongs to a process, and none
 lies idle in one while another waits. The price is the time to connect, which counts as the wait for a connection.
+
+The one process that alone gets a target's work (policy.homes) pays it once: it keeps what its tasks have opened for the
+next ones, up to the limit. It does so only for as long as it was told; then those that lie idle are closed.
 """
 
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -27,6 +31,7 @@ PATIENCE_S = 2.0  # with a target that is full: its limit follows within that, o
 FULL_AGAIN_S = 1.0  # before the task is released again; the limit has been measured anew by then
 AWAY_AGAIN_S = 5.0
 PAUSE_S = (0.003, 0.1)  # between two tries to enter, growing
+IDLE_MOST_S = 10.0  # before the server does it: a connection that nobody needed for so long is closed
 CANCEL_AGAIN_S = 0.3
 CANCEL_S = 2  # a request to cancel a statement that isn't answered by then is given up
 
@@ -41,7 +46,60 @@ class Targets:
         self._known_mark: str | None = None
         self._lock = threading.Lock()
         self._waits = waits
-        self.open = 0  # connections of this process, by count alone
+        self._open: Counter[str] = Counter()
+        self._idle: dict[str, list[tuple[Target, float]]] = {}
+        self._keeps: Mapping[str, int] = {}
+        self._keeps_until_s = 0.0
+
+    @property
+    def open(self) -> int:
+        """Connections of this process."""
+        return self._open.total()
+
+    def keep(self, keeps: Mapping[str, int], *, until_s: float) -> None:
+        """Keep so many connections of each target between tasks, until then (CLOCK_MONOTONIC); close what is beyond."""
+        with self._lock:
+            self._keeps, self._keeps_until_s = keeps, until_s
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Close the connections that lie idle beyond what may be kept, or for long. To be asked once a second."""
+        since_s = time.monotonic() - IDLE_MOST_S
+        beyond = []
+        with self._lock:
+            for name, some in self._idle.items():
+                while some and (some[0][1] < since_s or not self._may_keep(name)):
+                    beyond.append((name, some.pop(0)[0]))
+                    self._open[name] -= 1
+        for _, connection in beyond:
+            _close(connection)
+
+    def take(self, name: str, *, statement_s: float, look: Callable[[], None]) -> Target:
+        """Return a connection that was kept, or open one. Raises: as `connect`."""
+        while True:
+            with self._lock:
+                some = self._idle.get(name)
+                kept = some.pop()[0] if some else None
+            if kept is None:
+                return self.connect(name, statement_s=statement_s, look=look)
+            with suppress(psycopg.Error):
+                store_targets.begin_use(kept, statement_s=statement_s)
+                return kept
+            self.close(name, kept)  # its server has closed it
+
+    def give_back(self, name: str, connection: Target) -> None:
+        """Keep a connection whose task has ended, if it may be kept; else close it."""
+        with self._lock:
+            keep = self._may_keep(name)
+        if keep and store_targets.forget(connection):
+            with self._lock:
+                if self._may_keep(name):
+                    self._idle.setdefault(name, []).append((connection, time.monotonic()))
+                    return
+        self.close(name, connection)
+
+    def _may_keep(self, name: str) -> bool:
+        return time.monotonic() < self._keeps_until_s and self._open[name] <= self._keeps.get(name, 0)
 
     def connect(self, name: str, *, statement_s: float, look: Callable[[], None]) -> Target:
         """Open a connection. `look()` is asked between tries and raises when the task is to end.
@@ -64,24 +122,23 @@ class Targets:
                 )
             except psycopg.OperationalError as error:
                 if not store_targets.is_full(error):
-                    raise RateLimited(f"{name} can't be reached: {_said(error)}", retry_after_s=AWAY_AGAIN_S) from None
+                    # Where it is, is the operators' business: a task's error is its tenant's to read.
+                    log.warning("target_unreachable", target=name, why=_said(error))
+                    raise RateLimited(f"{name} can't be reached", retry_after_s=AWAY_AGAIN_S) from None
                 if time.monotonic() + pause_s > until_s:
-                    raise RateLimited(
-                        f"{name} takes no more connections: {_said(error)}", retry_after_s=FULL_AGAIN_S
-                    ) from None
+                    raise RateLimited(f"{name} takes no more connections", retry_after_s=FULL_AGAIN_S) from None
             else:
                 with self._lock:
-                    self.open += 1
+                    self._open[name] += 1
                 return connection
             time.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, PAUSE_S[1])
 
-    def close(self, connection: Target) -> None:
+    def close(self, name: str, connection: Target) -> None:
         """Close a connection, whatever state it is in."""
-        with suppress(psycopg.Error):
-            connection.close()
+        _close(connection)
         with self._lock:
-            self.open -= 1
+            self._open[name] -= 1
 
     def waited(self, name: str, seconds: float) -> None:
         """Note how long a task waited for a connection."""
@@ -129,20 +186,20 @@ class Held:
             gate.release()
 
     def close(self) -> None:
-        """Close them: the task has ended, and its right ends with it."""
+        """Give them up: the task has ended, and its right ends with it."""
         with self._lock:
             self._over = True
-            left = [one for some in self._free.values() for one in some]
+            left = [(name, one) for name, some in self._free.items() for one in some]
             self._free.clear()
-        for connection in left:
-            self._shared.close(connection)
+        for name, connection in left:
+            self._shared.give_back(name, connection)
 
     def _take(self, name: str) -> Target:
         with self._lock:
             free = self._free.get(name)
             if free:
                 return free.pop()
-        return self._shared.connect(name, statement_s=self._statement_s, look=self._look)
+        return self._shared.take(name, statement_s=self._statement_s, look=self._look)
 
     def _put(self, name: str, connection: Target) -> None:
         with self._lock:
@@ -150,7 +207,7 @@ class Held:
             if keep:
                 self._free.setdefault(name, []).append(connection)
         if not keep:
-            self._shared.close(connection)
+            self._shared.close(name, connection)
 
 
 class Use:
@@ -208,6 +265,11 @@ def _classed(name: str, error: psycopg.Error) -> WorkError:
             return Permanent(text)
         case _:
             return Transient(text)
+
+
+def _close(connection: Target) -> None:
+    with suppress(psycopg.Error):
+        connection.close()
 
 
 def _said(error: Exception) -> str:

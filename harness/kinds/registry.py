@@ -13,7 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from harness.policy import flow
 from harness.policy import retry as table
+from harness.policy.capacity import Need
 from harness.policy.errors import ErrorClass, Invalid
 from harness.policy.retry import Rule
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
@@ -170,6 +172,15 @@ def find(name: str) -> Kind | None:
 def all_kinds() -> tuple[Kind, ...]:
     """Return every registered kind, by name."""
     return tuple(_KINDS[name] for name in sorted(_KINDS))
+
+
+def needs() -> list[Need]:
+    """Return what tasks of the registered kinds need: of a kind whose input chooses, each choice."""
+    return [
+        Need(kind=one.name, pool=one.pool, resources=dict(flow.needs(signature)) if signature else {})
+        for one in all_kinds()
+        for signature in sorted(one.signatures)
+    ]
 
 
 def costing(pool: str | None = None) -> tuple[Kind, ...]:

@@ -1,6 +1,6 @@
 """What `manage.py check` says of resources.toml: what doesn't add up, from the file and the kinds alone.
 
-Imports the engine only when it is asked: every process of Django loads this module.
+Imports the kinds only when it is asked: every process of Django loads this module.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ KINDS = "harness.capacity.E002"
 @checks.register
 def capacity_adds_up(app_configs: Any = None, **_: Any) -> Sequence[checks.CheckMessage]:
     """Pools with more slots than their downstreams carry; a budget that holds not even one process of each."""
-    from harness.engine.capacity import needs
     from harness.kinds import registry
     from harness.policy import capacity
     from harness.policy.errors import Invalid
@@ -28,5 +27,5 @@ def capacity_adds_up(app_configs: Any = None, **_: Any) -> Sequence[checks.Check
         return [checks.Error(error.message, id=KINDS)]
     return [
         (checks.Error if one.error else checks.Warning)(one.message, hint=one.hint, id=IDS[one.id])
-        for one in capacity.objections(settings.HARNESS_TOPOLOGY, needs())
+        for one in capacity.objections(settings.HARNESS_TOPOLOGY, registry.needs())
     ]

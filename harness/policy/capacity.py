@@ -16,6 +16,7 @@ from itertools import combinations
 from math import ceil
 from typing import Literal
 
+from harness.policy.resources import CAPACITY_MOST, Live
 from harness.policy.settings import SYSTEM, Pool, Topology
 
 SLOTS_AHEAD = 1.1  # the planner's: one tenth more than the limit, so that the limiter can probe
@@ -117,10 +118,18 @@ class Wish:
 def configured(topology: Topology) -> dict[str, Carries]:
     """Return what the resources carry as resources.toml has them."""
     return {
-        name: Carries(held=one.held, limit=min(one.capacity, topology.targets[name].pool))
-        if name in topology.targets
-        else Carries(held=one.held, limit=one.capacity)
+        name: Carries(held=one.held, limit=min(one.capacity, _pool_of(topology, name)))
         for name, one in topology.resources.items()
+    }
+
+
+def overridden(topology: Topology, live: Mapping[str, Live]) -> dict[str, Carries]:
+    """Return what the resources carry as operators have set them, whatever their limits are at the moment."""
+    found = configured(topology)
+    return {
+        name: Carries(held=one.held, limit=min(live[name].resource.capacity, _pool_of(topology, name)))
+        for name, one in found.items()
+        if name in live
     }
 
 
@@ -143,6 +152,12 @@ def bounds(topology: Topology, needs: Sequence[Need], carries: Mapping[str, Carr
         for name, pool in topology.pools.items()
         if any(need.pool == name for need in needs) or (name != SYSTEM and name not in _OWN)
     }
+
+
+def _pool_of(topology: Topology, name: str) -> int:
+    """A target's pool, where its limit follows it; any other resource has no such."""
+    target = topology.targets.get(name)
+    return target.pool if target is not None and target.follow else CAPACITY_MOST
 
 
 _OWN = frozenset({"quarantine"})  # it runs other pools' tasks, within their slots

@@ -71,7 +71,7 @@ class Ceiling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """What the target answered. `others`: connections to its database that aren't our tasks'; `ours`: our tasks'."""
+    """What the target answered. `others`: connections there that aren't our tasks'; `ours`: our tasks' at work."""
 
     others: int
     ours: int

@@ -92,6 +92,15 @@ def beat(connection: Connection, session: uuid.UUID, *, waits: Mapping[str, obje
     return row is not None
 
 
+def standing(connection: Connection, pools: Sequence[str]) -> list[tuple[str, str, int, bool]]:
+    """Return (pool, session, slots, whether work of the pool runs elsewhere) of those that may run them, oldest first.
+
+    Who drains, or has been silent for QUIET_S, isn't among them.
+    """
+    cursor = connection.execute(sql.load("sessions/standing"), {"pools": list(pools), "quiet_s": QUIET_S})
+    return [(row[0], row[1], row[2], row[3]) for row in cursor]
+
+
 def start_drain(connection: Connection, session: uuid.UUID) -> None:
     """Give the session no new work; what it holds goes on."""
     connection.execute("UPDATE worker_session SET draining = true WHERE uuid = %s", (session,))

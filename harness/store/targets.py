@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-from psycopg import conninfo, sql
+from psycopg import conninfo, pq, sql
 from psycopg.rows import TupleRow
 
 from harness.policy.targets import Away, Ceiling, Full, Seen
@@ -22,7 +22,8 @@ LOOK_TIMEOUT_S = 2
 IDLE_IN_TRANSACTION_S = 60.0  # a worker that is stopped holds nobody's rows for longer
 # A server that looks whether its client is still there ends the statement of a killed worker by itself (PostgreSQL 14).
 CLIENT_CHECK_S = 2.0
-_CLIENT_CHECK_FROM = 140_000
+IDLE_S = 15.0  # and closes what a worker that stands still keeps (PostgreSQL 14)
+_SINCE_14 = 140_000
 _LOOKS = "harness-look:"
 # libpq tells no SQLSTATE of a connection that was refused. Servers that speak another language count as unreachable.
 _FULL = (
@@ -52,28 +53,45 @@ def task_name(own_mark: str, target: str) -> str:
 
 
 def open_target(address: Mapping[str, str], *, application_name: str, statement_s: float) -> Target:
-    """Open one connection for a task, in autocommit; no statement takes longer than `statement_s`.
+    """Open one connection for a task, in autocommit; as `begin_use` sets it.
 
     Raises: psycopg.OperationalError; see `is_full`.
     """
     connection = _connect(address, application_name)
     try:
-        settings = {
-            "statement_timeout": statement_s,
-            "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_S,
-        }
-        if connection.info.server_version >= _CLIENT_CHECK_FROM:
-            settings["client_connection_check_interval"] = CLIENT_CHECK_S
-        connection.execute(
-            sql.SQL("; ").join(
-                sql.SQL("SET {} = {}").format(sql.Identifier(key), sql.Literal(int(seconds * 1000)))
-                for key, seconds in settings.items()
-            )
-        )
+        connection.prepare_threshold = None  # `forget` drops what is prepared, behind psycopg's back
+        begin_use(connection, statement_s=statement_s)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def begin_use(connection: Target, *, statement_s: float) -> None:
+    """Set what a task's connection has to keep to: no statement takes longer. Raises: psycopg.Error; it is broken."""
+    settings = {
+        "statement_timeout": statement_s,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_S,
+    }
+    if connection.info.server_version >= _SINCE_14:
+        settings |= {"client_connection_check_interval": CLIENT_CHECK_S, "idle_session_timeout": IDLE_S}
+    connection.execute(
+        sql.SQL("; ").join(
+            sql.SQL("SET {} = {}").format(sql.Identifier(key), sql.Literal(int(seconds * 1000)))
+            for key, seconds in settings.items()
+        )
+    )
+
+
+def forget(connection: Target) -> bool:
+    """Let a connection forget what its task left there, all but the time it may lie idle. False: it is of no use."""
+    try:
+        connection.execute("DISCARD ALL")
+        if connection.info.server_version >= _SINCE_14:
+            connection.execute(sql.SQL("SET idle_session_timeout = {}").format(sql.Literal(int(IDLE_S * 1000))))
+    except psycopg.Error:
+        return False
+    return connection.info.transaction_status == pq.TransactionStatus.IDLE
 
 
 def is_full(error: psycopg.OperationalError) -> bool:

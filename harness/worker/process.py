@@ -24,9 +24,11 @@ from django.conf import settings
 from harness.engine import living, watch
 from harness.engine.downstream import Downstream
 from harness.engine.execute import run_lease
+from harness.engine.homes import Homes
 from harness.engine.process import DRAIN as WHY_DRAIN
 from harness.engine.process import ProcessState, boottime_s, open_process
 from harness.engine.waits import Waits
+from harness.policy.homes import SEEN_FOR_S
 from harness.store import pauses, sessions
 from harness.store.database import Connection, borrowed, connect
 from harness.telemetry import logs
@@ -89,6 +91,8 @@ class Life:
         self._drain_told = False
         self._unheld_due_s = 0.0
         self._resources_due_s = 0.0
+        self._homes: Homes | None = None
+        self._paused_keys: set[str] = set()
         self._deaf: dict[tuple[int, int], float] = {}
         self._failing: set[str] = set()
 
@@ -113,7 +117,11 @@ class Life:
                 connections=self.profile.all_connections,
                 budget=budget,
             )
-            self._note_pauses(pauses.queues(connection))
+            if self.profile.workers == "threads":
+                self._homes = Homes(settings.HARNESS_TOPOLOGY, self.session, self.profile.slots)
+                self._homes.look(connection)
+            self._paused_keys = pauses.queues(connection)
+            self._note_pauses(self._paused_keys)
         self._shared.beat_s = started_s
         return derivation
 
@@ -163,7 +171,18 @@ class Life:
     # 2. Live
 
     def _note_pauses(self, keys: set[str]) -> None:
-        self.paused = frozenset(q for q in self.profile.queues if keys & {q, *q.split(".")})
+        # Not consumed either: what other processes of the pool are enough for.
+        not_now = keys | (self._homes.unsure if self._homes is not None else set())
+        self.paused = frozenset(q for q in self.profile.queues if not_now & {q, *q.split(".")})
+
+    def _look_at_homes(self, process: ProcessState, looked: Homes) -> None:
+        """See which pools others are enough for, and let connections be kept where nobody else needs them."""
+        began_s = time.monotonic()
+        seen = self._ask("look_at_homes", lambda: self._watch.run(looked.look))
+        if seen is None or process.draining:
+            process.targets.keep({}, until_s=began_s)
+        else:
+            process.targets.keep(seen.keeps, until_s=began_s + SEEN_FOR_S)
 
     def _beat_loop(self) -> None:
         wait_s = sessions.BEAT_EVERY_S
@@ -208,9 +227,12 @@ class Life:
                 self._lose_dead(self._live_pids)
             if time.monotonic() >= pauses_due_s:
                 pauses_due_s = time.monotonic() + PAUSES_S
+                if self._process is not None and self._homes is not None:
+                    self._look_at_homes(self._process, self._homes)
                 paused = self._ask("paused_queues", lambda: self._watch.run(pauses.queues))
                 if paused is not None:
-                    self._note_pauses(paused)
+                    self._paused_keys = paused
+                self._note_pauses(self._paused_keys)
 
     def _watch_threads(self, process: ProcessState) -> None:
         self._ask("read_wishes", lambda: self._watch.run(lambda c: watch.read_wishes(process, c)))

@@ -76,7 +76,7 @@ class Rows(BaseModel):
     took_s: float
 
 
-@kind("db.report", pool="db", input=Wanted, output=Rows, resources={TARGET: 1}, est_s=0.2, timeout_s=60)
+@kind("db.report", pool="target", input=Wanted, output=Rows, resources={TARGET: 1}, est_s=0.2, timeout_s=60)
 def report(ctx: Context, payload: Wanted) -> Rows:
     """Run one statement on the target."""
     asked_s = time.monotonic()

@@ -54,7 +54,7 @@ def test_every_report_tells_its_parameters_in_its_first_line() -> None:
 
 def test_the_report_holds_one_connection_of_its_target() -> None:
     found = find("db.report")
-    assert found and dict(found.resources) == {"db:main": 1} and found.pool == "db" and not found.bundle
+    assert found and dict(found.resources) == {"db:main": 1} and found.pool == "target" and not found.bundle
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[TargetDatabase]:
 def process(stage: Stage) -> Iterator[ProcessState]:
     with stage.process(stage.add_session()) as process:
         yield process
+        process.targets.keep({}, until_s=0.0)
 
 
 def submit(stage: Stage, statement: str, kind: str = "test.target", **more: int) -> list[int]:
@@ -374,3 +375,93 @@ def test_a_wish_that_is_there_before_the_statement_begins_nothing(
 
 def _cancelled() -> None:
     raise Cancelled("cancel")
+
+
+# What the one home keeps
+
+
+def keep(process: ProcessState, number: int, *, for_s: float = 60.0) -> None:
+    process.targets.keep({DB: number}, until_s=time.monotonic() + for_s)
+
+
+def backends(stage: Stage) -> set[int]:
+    cursor = stage.connection.execute("SELECT output FROM task_body WHERE output IS NOT NULL")
+    return {row[0][0][0] for row in cursor}
+
+
+def test_the_home_of_a_target_uses_its_connections_again(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    keep(process, 4)
+    submit(stage, "SELECT pg_backend_pid()", n=9)
+    stage.run_all(process)
+    assert len(backends(stage)) == 1
+    assert (process.targets.open, target.ours()) == (1, 1)
+
+
+def test_what_was_kept_is_closed_when_it_may_not_be_kept_any_more(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    keep(process, 4)
+    submit(stage, "SELECT pg_sleep(0.3)::text", n=4)
+    join(begin(stage, process))
+    assert process.targets.open == 4
+    keep(process, 2)  # others have come
+    assert process.targets.open == 2
+    process.targets.keep({}, until_s=time.monotonic())
+    assert process.targets.open == 0
+    wait_until(lambda: target.ours() == 0, within_s=5)
+
+
+def test_a_home_that_has_not_looked_for_long_keeps_nothing(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    keep(process, 4, for_s=-1.0)
+    submit(stage, "SELECT pg_backend_pid()", n=2)
+    stage.run_all(process)
+    assert process.targets.open == 0
+    assert len(backends(stage)) == 2
+
+
+def test_the_next_task_finds_nothing_of_the_one_before(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    keep(process, 4)
+    submit(stage, "SELECT pg_backend_pid(), set_config('work_mem', '7MB', false)")
+    stage.run_all(process)
+    submit(stage, "SELECT pg_backend_pid(), current_setting('work_mem'), current_setting('statement_timeout')")
+    stage.run_all(process)
+    told_by = [row[0][0] for row in stage.connection.execute("SELECT output FROM task_body ORDER BY task_id")]
+    assert told_by[0][0] == told_by[1][0]
+    assert told_by[1][1] != "7MB"
+    assert told_by[1][2] == "30s"
+
+
+def test_a_kept_connection_that_the_server_has_closed_is_replaced(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    keep(process, 4)
+    submit(stage, "SELECT pg_backend_pid()")
+    stage.run_all(process)
+    with target.foreign() as somebody:
+        somebody.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'harness-%:db:main'"
+        )
+    wait_until(lambda: target.ours() == 0, within_s=5)
+    (task,) = submit(stage, "SELECT pg_backend_pid()")
+    stage.run_all(process)
+    assert stage.state(task) == "succeeded"
+    assert stage.row(task)["attempts_used"] == 0
+    assert process.targets.open == 1
+
+
+def test_connections_that_are_kept_are_neither_others_nor_left_behind(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    keep(process, 4)
+    submit(stage, "SELECT pg_sleep(0.3)::text", n=4)
+    join(begin(stage, process))
+    following = follow.begin(stage.connection, settings.HARNESS_TOPOLOGY)
+    for now_s in range(4):
+        look(stage, following, float(now_s))
+    assert changes(stage) == [(None, 20, "began", "follow")]

@@ -10,11 +10,20 @@ from django.conf import settings
 from django.core import checks
 from django.core.management import CommandError, call_command
 
+from harness.kinds import registry
 from harness.ops.checks import capacity_adds_up
 from harness.policy.settings import Topology
 from harness.store import resources, sessions
 from harness.store.resources import Change, ResourceNow
 from tests.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def _shipped_kinds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the kinds that other tests have made."""
+    registry.discover(*settings.HARNESS_TASK_PACKAGES)
+    shipped = {name: one for name, one in registry._KINDS.items() if one.run.__module__.startswith("tasks.")}
+    monkeypatch.setattr(registry, "_KINDS", shipped)
 
 
 def run(*arguments: str) -> tuple[str, int]:
@@ -43,8 +52,10 @@ def test_each_pool_tells_what_binds_it_and_what_follows(stage: Stage) -> None:
     )
     assert llm["verdict"] == "none runs: its tasks wait"
     db = found["pools"]["db"]
-    assert [one["resource"] for one in db["bindings"]] == ["db:main", "rag:search"]
+    assert [one["resource"] for one in db["bindings"]] == ["rag:search"]
     assert "db.rollup" in db["kinds_without_downstream"]
+    target = found["pools"]["target"]
+    assert (target["slots"], target["processes"], target["derivation"]) == (20, 1, "db:main 20")
     assert found["pools"]["cpu"]["derivation"] == "no downstream binds it"
     assert found["pools"]["browser"]["derivation"] == "no kind runs here"
     assert not {"system", "quarantine"} & found["pools"].keys()
@@ -64,9 +75,10 @@ def test_processes_that_gain_nothing_are_counted(stage: Stage) -> None:
 
 
 def test_a_limit_that_others_lowered_shows_with_its_reason_and_sends_nobody_home(stage: Stage) -> None:
-    stage.add_session({"db": 16})
-    stage.add_session({"db": 16})
+    for _ in range(3):
+        stage.add_session({"target": 20})
     before, _ = facts()
+    assert before["pools"]["target"]["verdict"] == "over-provisioned: 2 of them stand by"
     resources.keep(
         stage.connection,
         [ResourceNow(resource="db:main", limit_now=10, mode="follow", in_flight=10)],
@@ -75,7 +87,7 @@ def test_a_limit_that_others_lowered_shows_with_its_reason_and_sends_nobody_home
     found, _ = facts()
     assert found["resources"]["db:main"]["limit_now"] == 10
     assert found["resources"]["db:main"]["changed"] == {"at_s": 1_700_000_000.0, "old": 20, "reason": "others_came"}
-    assert found["pools"]["db"] == before["pools"]["db"]
+    assert found["pools"]["target"] == before["pools"]["target"]
     assert "22:13:20 (others_came)" in run()[0]
 
 
@@ -96,8 +108,8 @@ def test_connections_are_told_beside_the_budget(stage: Stage) -> None:
     connections = found["connections"]
     assert (connections["workers"], connections["budget"], connections["kept"]) == (1, 80, 20)
     assert 1 <= connections["server"] <= connections["server_most"]
-    # llm 4 x 5, tool_read 3 x 4, tool_write 3 x 4, db 2 x 6 and one each of mcp, browser, sandbox, ingest, cpu
-    assert connections["workers_wanted"] == 20 + 12 + 12 + 12 + 4 + 3 + 3 + 4 + 4
+    # llm 4 x 5, tool_read 3 x 4, tool_write 3 x 4 and one each of mcp, browser, sandbox, db, target, ingest, cpu
+    assert connections["workers_wanted"] == 20 + 12 + 12 + 4 + 3 + 3 + 6 + 5 + 4 + 4
 
 
 def test_forty_workers_of_twenty_slots_are_refused_with_the_derivation(stage: Stage) -> None:

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from harness.engine.auditor import Alerts
-from harness.engine.capacity import needs
 from harness.engine.dispatcher import Dispatcher
 from harness.engine.schedules import Firing
 from harness.engine.upkeep import Upkeep
@@ -37,7 +36,7 @@ class Command(BaseCommand):
         logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
         registry.discover(*settings.HARNESS_TASK_PACKAGES)
         registry.check_against(settings.HARNESS_TOPOLOGY)
-        for objection in objections(settings.HARNESS_TOPOLOGY, needs()):
+        for objection in objections(settings.HARNESS_TOPOLOGY, registry.needs()):
             log.warning("capacity", message=objection.message, hint=objection.hint)
         gc.collect()
         gc.freeze()  # a full collection walks through all modules, and a tick waits for it
