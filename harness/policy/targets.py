@@ -7,7 +7,7 @@ Pure. A target's pool is shared with clients that Harness doesn't know, so its l
 of the least of the last SETTLED_S seconds, so that it falls at once and rises when the others have stayed away.
 `others`: connections that aren't of Harness's tasks, and those that tasks left behind when their worker died. `hard`:
 what the server itself refuses beyond (of the role, the database, the server). There `spare` stays free, or a newcomer
-could never enter and so never be seen; while newcomers come it doubles, and halves again when they have come.
+could never enter and so never be seen; while newcomers take all of it it doubles, and halves again when they don't.
 
 Invariants: 0 <= limit <= capacity; a limit never rises to more than twice what it was; work under way is nobody's
 business here, a lower limit only keeps the next task out.
@@ -24,7 +24,8 @@ from harness.policy.toml import TomlFile
 EVERY_S = 1.0  # between two measurements of a target
 SETTLED_S = 3.0  # others must have been away for so long: a foreign pool that opens and closes makes no waves
 SPARE_LEAST = 1
-YIELD_S = 5.0  # a larger spare is halved so long after the last newcomer
+YIELD_S = 5.0  # a larger spare is halved so long after the last newcomer, or at once when it isn't wanted:
+LEFT_LEAST = 2  # places that a look finds free beside its own
 AWAY_AFTER = 2  # failures in a row: one lost packet blocks nobody
 LEFT_BEHIND_LOOKS = 3  # a connection without a lease in so many looks in a row: between two a task may just have ended
 
@@ -36,6 +37,7 @@ Reason = Literal[
     "left_behind",
     "capacity",
     "yielding",
+    "settled",
     "full",
     "back",
     "unreachable",
@@ -71,10 +73,14 @@ class Ceiling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """What the target answered. `others`: connections there that aren't our tasks'; `ours`: our tasks' at work."""
+    """What the target answered. `others`: connections to its database that aren't our tasks'.
+
+    `ours`: our tasks' that are at work; `kept`: those that lie idle between two tasks.
+    """
 
     others: int
     ours: int
+    kept: int = 0
     ceilings: tuple[Ceiling, ...] = ()
 
 
@@ -174,7 +180,8 @@ def _seen(state: State, target: Target, look: Seen, capacity: int, leases: int, 
     before = state.rooms[-1].hard if state.rooms else None
     # Only where the server's number is the one that binds: who comes elsewhere on a large server has room anyway.
     came = hard is not None and before is not None and hard < before and hard - state.spare < room.soft
-    spare, came_s = _spare(state, target, came=came, now_s=now_s)
+    left = hard is not None and hard - look.ours - look.kept >= LEFT_LEAST
+    spare, came_s = _spare(state, target, came=came and not left, left=left, now_s=now_s)
     stray = min(one.stray for one in rooms[-LEFT_BEHIND_LOOKS:]) if len(rooms) >= LEFT_BEHIND_LOOKS else 0
     soft = min(one.soft for one in rooms) - stray
     free = min((one.hard for one in rooms if one.hard is not None), default=None)
@@ -197,10 +204,11 @@ def _seen(state: State, target: Target, look: Seen, capacity: int, leases: int, 
     )
 
 
-def _spare(state: State, target: Target, *, came: bool, now_s: float) -> tuple[int, float]:
+def _spare(state: State, target: Target, *, came: bool, left: bool, now_s: float) -> tuple[int, float]:
+    """Return the spare, and when newcomers last came. `left`: places were left that nobody wanted."""
     if came:
         return min(2 * state.spare, target.pool), now_s
-    if state.spare > SPARE_LEAST and now_s - state.came_s >= YIELD_S:
+    if left or now_s - state.came_s >= YIELD_S:
         return max(SPARE_LEAST, state.spare // 2), now_s
     return state.spare, state.came_s
 
@@ -214,6 +222,8 @@ def _reason(state: State, *, limit: int, capacity: int, stray: int, spare: int) 
     if limit > was:
         if state.mode not in ("follow", "yield") or (state.reason == "back" and state.rose):
             return "back"
+        if spare < state.spare:
+            return "settled"
         return "capacity" if was == state.capacity < capacity else "others_left"
     if limit == capacity < state.capacity:
         return "capacity"
@@ -224,7 +234,7 @@ def _reason(state: State, *, limit: int, capacity: int, stray: int, spare: int) 
 
 def _full(state: State, target: Target, capacity: int, leases: int, now_s: float) -> State:
     """Give way: who lets nobody in, lets those neither whose pool it is as well."""
-    spare, came_s = _spare(state, target, came=True, now_s=now_s)
+    spare, came_s = _spare(state, target, came=True, left=False, now_s=now_s)
     ours = leases if state.limit is None else min(state.limit, leases)
     return replace(
         state,

@@ -113,8 +113,8 @@ def look(address: Mapping[str, str], *, own_mark: str, target: str) -> Seen | Fu
     except psycopg.Error as error:
         return Away(mode="unreachable", why=_said(error))
     assert row is not None
-    others, ours, *pairs = row
-    return Seen(others=others, ours=ours, ceilings=_ceilings(pairs))
+    others, ours, all_ours, *pairs = row
+    return Seen(others=others, ours=ours, kept=all_ours - ours, ceilings=_ceilings(pairs))
 
 
 def leases(connection: Connection) -> dict[str, int]:

@@ -67,21 +67,31 @@ def test_a_foreign_pool_that_opens_and_closes_makes_no_waves() -> None:
 
 
 def test_where_the_server_refuses_one_stays_free_and_newcomers_are_given_way_faster_and_faster() -> None:
+    """Ten clients that try again and again take what is free; our tasks end by themselves within two looks."""
     watched = Watched()
     assert watched.look(seen(0, hard=20)) == 19
-    others, took = 0, 0
+    ours, others, took, limits = 19, 0, 0, []
     while others < 10:
-        limit = watched.state.limit
-        assert limit is not None
-        others = min(10, others + 20 - limit - others)  # a client that tries again and again takes what is free
-        watched.look(seen(others, hard=20), leases=limit)
+        others = min(10, others + 20 - ours - others)
+        limit = watched.look(seen(others, ours=ours, hard=20), leases=ours)
+        limits.append(limit)
+        ours = max(limit, ours - 10)
         took += 1
         assert took < 10
     assert took <= 5
-    settled = watched.looks(*[seen(10, hard=20)] * int(YIELD_S * 4 + SETTLED_S))
-    assert settled[-1] == 9
+    for _ in range(4):
+        limits.append(watched.look(seen(10, ours=min(ours, limits[-1]), hard=20), leases=limits[-1]))
+    assert limits[-1] == 9
+    assert min(limits) >= 5
+    assert (watched.state.spare, watched.state.mode) == (1, "follow")
+
+
+def test_a_spare_that_nobody_can_be_seen_to_want_goes_after_a_while() -> None:
+    watched = Watched()
+    watched.looks(seen(0, ours=19, hard=20), seen(1, ours=19, hard=20))
+    assert watched.state.spare == 2
+    watched.looks(*[seen(1, ours=19, hard=20)] * int(YIELD_S), leases=19)  # our own work has not ended yet
     assert watched.state.spare == 1
-    assert watched.state.mode == "follow"
 
 
 def test_a_server_with_far_more_places_than_the_pool_needs_no_spare_one() -> None:

@@ -1,6 +1,6 @@
 -- Who is connected to a target, asked there, as the role that tasks use: rights on its own role's rows are enough, since
 -- names of databases, roles and applications are everybody's to read (backend_type isn't: unknown counts as a client).
--- Returns: connections to this database that aren't our tasks'; our tasks' at work; and of role, database and server each the
+-- Returns: connections to this database that aren't our tasks'; our tasks' at work, and all of them; and of role, database and server each the
 -- number beyond which the server refuses this role (null: it doesn't) and the connections there that aren't our tasks'.
 -- Needs: nothing of ours. Locks: none. Parameters: ours (the application name of tasks), looks (a pattern: measurements).
 WITH c AS MATERIALIZED (
@@ -12,6 +12,7 @@ WITH c AS MATERIALIZED (
 SELECT (SELECT count(*)::integer FROM c WHERE NOT ours AND datname = current_database()),
        (SELECT count(*)::integer FROM c WHERE ours AND datname = current_database()
         AND state IN ('active', 'idle in transaction', 'idle in transaction (aborted)', 'fastpath function call')),
+       (SELECT count(*)::integer FROM c WHERE ours AND datname = current_database()),
        (SELECT rolconnlimit FROM pg_roles WHERE rolname = session_user AND rolconnlimit >= 0 AND NOT rolsuper),
        (SELECT count(*)::integer FROM c WHERE NOT ours AND usename = session_user),
        (SELECT datconnlimit FROM pg_database WHERE datname = current_database() AND datconnlimit >= 0
