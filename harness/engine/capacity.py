@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from harness.kinds import registry
 from harness.policy import capacity as policy
-from harness.policy import homes
 from harness.policy.capacity import Bound, Carries, Objection, Wish
 from harness.policy.resources import Live
 from harness.policy.settings import Pool, Topology
@@ -56,8 +55,8 @@ class PoolNow:
         if not self.processes:
             return "none runs: its tasks wait"
         if self.beyond:
-            if homes.ceiling(bound) is not None:
-                return f"over-provisioned: {self.beyond} of them stand by"
+            if bound.exact:
+                return "one stands by" if self.beyond == 1 else f"over-provisioned: {self.beyond} of them stand by"
             gain = f"only {', '.join(bound.free)} gain from" if bound.free else "no work for"
             return f"over-provisioned: {gain} {self.beyond} of them"
         if bound.slots is not None and bound.processes > self.processes:

@@ -83,6 +83,11 @@ class Bound:
         return sum(one.slots for one in self.bindings) if self.bindings else None
 
     @property
+    def exact(self) -> bool:
+        """Whether its work never uses more slots: all of it needs what tasks hold."""
+        return bool(self.bindings) and not self.free and all(one.carries.held == "task" for one in self.bindings)
+
+    @property
     def processes(self) -> int:
         """Worker processes that give it those slots; 1 where nothing binds, or where a downstream carries nothing."""
         return max(1, ceil((self.slots or 0) / self.pool.slots))
@@ -228,9 +233,11 @@ def judge(topology: Topology, found: Mapping[str, Bound], wishes: Mapping[str, W
         connections += wish.processes * each
         parts.append(f"{name} {wish.processes} x {each}")
         bound = found.get(name)
-        if bound is None or bound.slots is None or wish.processes <= max(1, ceil(bound.slots / slots)):
+        if bound is None or bound.slots is None:
             continue
         useful = max(1, ceil(bound.slots / slots))
+        if wish.processes <= useful + bound.exact:  # there one more stands by, to take over
+            continue
         rest = wish.processes - useful
         gain = f"only {', '.join(bound.free)} gain from the other {rest}"
         objections.append(

@@ -37,8 +37,7 @@ class Seat:
 
 def ceiling(bound: Bound) -> int | None:
     """Return the slots beyond which a pool's work never goes; None: calls or nothing bind it, so there is no such."""
-    exact = bound.bindings and not bound.free and all(one.carries.held == "task" for one in bound.bindings)
-    return bound.slots if exact else None
+    return bound.slots if bound.exact else None
 
 
 def homes(most: int, standing: Sequence[Standing]) -> frozenset[str]:

@@ -102,6 +102,15 @@ def test_forty_workers_of_twenty_slots_are_refused_with_the_derivation() -> None
     assert judge(at, found, {"x": Wish(2, 20)}) == ()
 
 
+def test_one_process_may_stand_by_where_the_ceiling_is_exact() -> None:
+    at = topology(pool("x", slots=20))
+    found = bounds(at, [need("a", db=1)], {"db": task(20)})
+    assert judge(at, found, {"x": Wish(2)}) == ()
+    (one,) = judge(at, found, {"x": Wish(8)})
+    assert one.error
+    assert one.hint == "1 do; the other 7 would get no work"
+
+
 def test_more_processes_for_kinds_without_a_downstream_are_no_error() -> None:
     at = topology(pool("x"))
     found = bounds(at, [need("a", db=1), need("quick")], {"db": task(16)})
