@@ -24,6 +24,7 @@ from math import ceil
 from harness.policy import lanes
 from harness.policy.fairness import Runs, Tenants, singles_first
 from harness.policy.flow import FlowFacts, Head, Look, is_large
+from harness.policy.gathered import Gathered
 from harness.policy.heads import BUNDLE_MAX, LOST_STARTS_QUARANTINE, Heads, Seen
 from harness.policy.known import Kinds
 from harness.policy.lanes import AGED, LANES, NO_LANE, P0
@@ -181,7 +182,7 @@ class _Planner:
             known = self.candidates[p]
             if known is None or (self.gate.tenant(p, known[0].tenant) or self._why_not(known[0], known[2])) is None:
                 return known
-        found: Candidate | None = None
+        found = self._gathered(p) if self.line.large else None
         while found is None and (number := tenants.best()) is not None:
             if self.gate.tenant(p, number) is None:
                 found = self._of_tenant(p, tenants.of_class.tenants[number])
@@ -189,6 +190,16 @@ class _Planner:
                 tenants.dead.add(number)
         self.candidates[p] = found
         return found
+
+    def _gathered(self, p: int) -> Candidate | None:
+        """Return a task that needs much and finds it free, before others take it apart (rule 11)."""
+        for flow in Gathered(p, self.line, self.room, self.gate, self.mean_s or EST_S).goes_on():
+            if self.gate.tenant(p, flow.tenant) or self._shut(flow):
+                continue
+            head = self.heads.first(flow)
+            if head is not None and self._why_not(flow, head) is None:
+                return flow, self.line.classes[p].tenants[flow.tenant].runs[flow.run], head
+        return None
 
     def _of_tenant(self, p: int, tenant: Tenant) -> Candidate | None:
         if len(tenant.runs) == 1:

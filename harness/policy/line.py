@@ -23,6 +23,7 @@ from harness.policy.flow import FlowFacts, is_large
 from harness.policy.lanes import AGED, EST_WEIGHT, LANES, MEAN_WEIGHT, Account, mean
 from harness.policy.owners import Owners
 from harness.policy.plan import Pick, Plan, Reserved
+from harness.policy.starts import Starts
 
 ACTIVE_S = 600.0  # a tenant whose work was seen so long ago may come back any moment (rule 8)
 FORGET_MOST = 100  # clocks that one commit forgets
@@ -100,9 +101,7 @@ class Line:
         self.flows: dict[int, FlowFacts] = {}
         self.accounts = [Account() for _ in range(LANES)]
         self.waited = [False] * LANES  # a lane had a backlog when its credit was last counted
-        self.started: dict[
-            tuple[int, int, str], float
-        ] = {}  # (priority, tenant, signature) -> last start, of large demands
+        self.starts = Starts()
         self.reserved: dict[str, Reserved] = {}  # resources that the last plan keeps for somebody
         self.large = 0  # flows whose tasks may have to reserve
         self.bundled = False  # the last look saw work that shares slots
@@ -209,7 +208,7 @@ class Line:
             tenant.signatures[flow.signature] = left
             if not left:
                 del tenant.signatures[flow.signature]
-                self.started.pop((flow.priority, flow.tenant, flow.signature), None)
+                self.starts.gone((flow.priority, flow.tenant, flow.signature))
                 _remove(of_class.orders, flow.signature, (tenant.clock.v, flow.tenant))
             if not tenant.runs:
                 del of_class.tenants[flow.tenant]
@@ -256,6 +255,7 @@ class Line:
         if self.classes[0].tenants:
             self.urgent_s = plan.now_s
         self.bundled = plan.bundled
+        kept = {one.flow.id for one in self.reserved.values()}
         self.reserved = dict(plan.reserved)
         for priority, v in plan.lowest.items():
             if v > self.accounts[priority].v:
@@ -271,7 +271,8 @@ class Line:
             self._pay(flow.priority, flow.tenant, flow.run, pick.lane, pick.est_s * pick.cost)
             self._saw(flow.tenant, plan.now_s)
             if pick.large:
-                self.started[flow.priority, flow.tenant, flow.signature] = plan.now_s
+                large = (flow.priority, flow.tenant, flow.signature)
+                self.starts.note(large, plan.now_s, gathered=flow.id in kept)
         for number, since_s in plan.since:
             self._age(number, since_s)
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from harness.policy.accounts import Charge
 from harness.policy.flow import FlowFacts, Head
+from harness.policy.gathered import idled_s, kept_s, patience_s
 from harness.policy.lanes import AGED, NO_LANE
 from harness.policy.line import Line
 from harness.policy.plan import Plan
-from harness.policy.reserve import gathering_s, patience_s
 from harness.policy.room import InFlight
 from tests.policy.facts import NOW_S, POOL, Given, flow, heads
 
@@ -45,7 +46,7 @@ def test_one_that_has_not_waited_long_enough_or_had_its_turn_just_now_reserves_n
     facts, line = scene(3, waited_s=10.0)
     assert flows(facts.plan(line)) == [SMALL]
     facts, line = scene(3)
-    line.started[2, 2, "licence=4"] = NOW_S - 10.0
+    line.starts.note((2, 2, "licence=4"), NOW_S - 10.0, gathered=True)
     assert flows(facts.plan(line)) == [SMALL]
 
 
@@ -92,9 +93,75 @@ def test_what_needs_more_than_there_is_never_reserves() -> None:
     assert facts.plan(line).reserved == {}
 
 
-def test_who_needs_much_waits_longer_before_it_may_idle_what_it_gathers() -> None:
+Q = 10.0 * 10  # half of A_r of one that needs all four licences, ten slots
+
+
+@pytest.mark.parametrize("ahead", [0.0, Q - 1.0, Q + 1.0])
+def test_what_was_gathered_goes_on_while_its_tenant_is_not_too_far_ahead(ahead: float) -> None:
+    facts, line = scene(0)
+    line.forget([LARGE.id])
+    line.charge(Charge(priority=2, tenant=2, run=0, lane=NO_LANE, owed_s=ahead))
+    line.add(LARGE, NOW_S)
+    assert flows(facts.plan(line))[0] == (LARGE if ahead < Q else SMALL)
+
+
+def test_who_has_had_more_than_the_others_keeps_nothing_although_it_goes_on() -> None:
+    facts, line = scene(3, waited_s=5.0)
+    line.forget([LARGE.id])
+    line.charge(Charge(priority=2, tenant=2, run=0, lane=NO_LANE, owed_s=Q - 1.0))
+    line.add(LARGE, NOW_S - 5.0)
+    assert flows(facts.plan(line)) == [SMALL]
+
+
+def test_while_one_that_needs_as_much_runs_nothing_is_gathered_for_the_next() -> None:
+    facts, line = scene(0)
+    facts.capacities = {"licence": 6}
+    facts.flight = (InFlight(POOL, None, 2, 0, "licence=4", 1, 1, 2, NO_LANE, 6.0, 0.0, (NOW_S + 50.0,)),)
+    plan = facts.plan(line)
+    assert plan.reserved == {}
+    assert flows(plan) == [SMALL, SMALL]
+
+
+PAIR = flow(3, 3, signature="browser=2,licence=1")
+
+
+@pytest.mark.parametrize("ahead", [0.0, 1000.0])
+def test_nothing_is_gathered_beside_others_that_go_on_with_it(ahead: float) -> None:
+    """A licence=4 task has just ended; the pair has had less, and lacks a browser; A_r isn't over."""
+    facts, line = scene(0, estimates={"long": 60.0})
+    facts.capacities = {"licence": 4, "browser": 2}
+    facts.flight = (InFlight(POOL, None, 4, 0, "browser=1", 1, 1, 2, NO_LANE, 5.0, 0.0, (NOW_S + 50.0,)),)
+    facts.tasks = {LARGE: facts.tasks[LARGE], PAIR: (Head(3_000_000, "long", ready_s=NOW_S - 18.0),)}
+    line.forget([LARGE.id, SMALL.id])
+    line.add(PAIR, NOW_S - 18.0)
+    line.charge(Charge(priority=2, tenant=2, run=0, lane=NO_LANE, owed_s=1.0 + ahead))
+    line.add(LARGE, NOW_S)
+    plan = facts.plan(line)
+    assert flows(plan) == ([] if ahead else [LARGE])
+    assert bool(plan.reserved) is bool(ahead)
+
+
+def test_who_sends_one_task_at_a_time_has_all_gathered_seldom() -> None:
+    facts, line = scene(3)
+    line.apply(facts.plan(line))
+    facts.flight = ()
+    plan = facts.plan(line)
+    assert flows(plan)[0] == LARGE
+    line.apply(plan)
+    line.forget([LARGE.id])
+    line.add(LARGE, NOW_S + 1.0)
+    assert line.starts.last == {}
+    facts.tasks[LARGE] = (Head(2_000_001, "long", ready_s=NOW_S - 19.0),)
+    facts.flight = smalls(3)
+    assert facts.plan(line, now_s=NOW_S + 15.0).reserved == {}
+
+
+def test_who_needs_much_may_go_on_longer_with_what_it_gathered() -> None:
     capacities = {"browser": 8, "licence": 4}
-    waits = [gathering_s(f"browser={n}", capacities, 1.0) for n in range(1, 9)]
-    assert waits == sorted(waits)
-    assert waits[0] == 0.0
+    idle = [idled_s(f"browser={n}", capacities, 1.0) for n in range(1, 9)]
+    assert idle == sorted(idle)
+    assert idle[0] == 0.0
+    kept = [kept_s(f"browser={n}", capacities, 1.0) for n in range(1, 10)]
+    assert kept[0] == kept[8] == 0.0
+    assert all(kept[n - 1] <= patience_s(f"browser={n}", capacities, 1.0) / 2.0 for n in range(1, 9))  # type: ignore[operator]
     assert patience_s("browser=2,licence=2", capacities, 1.0) == 10.0
