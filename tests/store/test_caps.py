@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from psycopg import sql
 
 from harness.policy.accounts import Changes, ClockRow
 from harness.store import transitions
@@ -94,6 +95,48 @@ def test_a_resource_that_the_configuration_has_no_more_has_no_room(stage: Stage)
     gone, plain = one_each(stage, 1, signature="gone=1")[0], one_each(stage, 1)[0]
     done = commit(stage, gone, plain)
     assert (set(done.made), done.refused) == ({plain.token}, {gone.token: "resource:gone"})
+
+
+def quota(stage: Stage, scope: str, name: str, cap: int, *, tenant: int | None = None) -> None:
+    engine = stage.one("SELECT current_user")
+    stage.connection.execute("RESET ROLE")  # quotas are the owner's to write
+    stage.connection.execute(
+        "INSERT INTO quota (tenant_id, scope, name, cap) VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT (tenant_id, scope, name) DO UPDATE SET cap = excluded.cap",
+        (tenant or stage.tenant, scope, name, cap),
+    )
+    stage.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(engine)))
+
+
+def test_a_quota_set_since_the_look_is_kept_in_members_of_the_pool(stage: Stage) -> None:
+    stage.add_session({"db": 20})
+    other = stage.add_tenant("other")
+    tasks = stage.submit(n=2)
+    bundle = new_lease(stage, tasks, token=1)
+    first, second = one_each(stage, 2)
+    (free,) = one_each(stage, 1, tenant=other)
+    quota(stage, "pool", "db", 3)
+    quota(stage, "pool", "llm", 0)
+    quota(stage, "pool", "db", 0, tenant=stage.add_tenant("third"))
+    done = commit(stage, bundle, first, second, free)
+    assert (set(done.made), done.refused) == ({1, first.token, free.token}, {second.token: "quota:db"})
+    quota(stage, "pool", "db", 2)  # below what is in flight
+    assert commit(stage, second).refused == {second.token: "quota:db"}
+    quota(stage, "pool", "db", 4)
+    assert set(commit(stage, second).made) == {second.token}
+
+
+def test_a_quota_on_a_resource_counts_what_the_tenants_leases_hold_of_it(stage: Stage) -> None:
+    stage.add_session({"db": 20})
+    quota(stage, "resource", "browser", 2)
+    two = one_each(stage, 1, signature="browser=2,llm=1")
+    assert set(commit(stage, *two).made) == {two[0].token}
+    more = one_each(stage, 1, signature="browser=1")[0]
+    free = one_each(stage, 1, signature="llm=9")[0]
+    theirs = one_each(stage, 1, signature="browser=1", tenant=stage.add_tenant("other"))[0]
+    done = commit(stage, more, free)
+    assert (set(done.made), done.refused) == ({free.token}, {more.token: "quota:browser"})
+    assert set(commit(stage, theirs).made) == {theirs.token}
 
 
 @pytest.mark.parametrize("under", ["another epoch", "its own"])

@@ -2,11 +2,11 @@
 -- leader's memory: clocks and credits as they are, the charges that are in them (deleted), the flows that it now knows.
 -- A task that is no longer ready, or whose row somebody has locked, is left out: one forgotten transaction must not keep
 -- everybody waiting. So is one whose row has moved since the look: the next tick finds it at its new place. A lease
--- without members is not made, and neither is one that would pass a cap: tenants, runs, slots and resources are counted
--- again here, with leases that are left out. Nothing happens under another epoch.
+-- without members is not made, and neither is one that would pass a cap: tenants, runs, slots, resources and quotas are
+-- counted again here, with leases that are left out. Nothing happens under another epoch.
 -- Returns: token, lease id, members, null of each lease made | token, null, 0, the cap of each that would pass one.
 -- Needs: no index on task: rows are found where the look saw them (their ctid), whatever the table's size; the id says
--- that it is still the same task. tenant_pkey, run_pkey, lease_member_of_lease (of bundles only), clock_pkey,
+-- that it is still the same task. tenant_pkey, run_pkey, quota_once, lease_member_of_lease (of bundles only), clock_pkey,
 -- class_credit_pkey, charge_pkey, flow_pkey; nothing on lease and worker_session (few rows).
 -- Locks: leader (share), then tasks by id; the lease rows are new, and the others only a leader changes.
 -- Parameters: epoch; leases (jsonb array of lease values, each with its token, its tasks and their places, in order);
@@ -29,28 +29,63 @@ slots AS MATERIALIZED (
       AND s.beat_at > clock_timestamp() - make_interval(secs => %(dead_after_s)s)
     GROUP BY pool.key
 ),
+held AS MATERIALIZED (
+    SELECT pool, via, tenant_id AS tenant, run_id AS run, signature,
+           CASE WHEN n = 1 THEN 1
+                ELSE greatest((SELECT count(*) FROM lease_member WHERE lease_id = lease.id), 1) END AS members
+    FROM lease
+),
+-- Sums by key, not windows over all that is held: those sort every lease four times for two that are to be.
+of_tenants AS MATERIALIZED (
+    SELECT tenant, sum(members) AS n FROM held WHERE tenant = ANY(ARRAY(SELECT tenant FROM p)) GROUP BY tenant
+),
+of_runs AS MATERIALIZED (
+    SELECT run, sum(members) AS n FROM held WHERE run = ANY(ARRAY(SELECT run FROM p WHERE run <> 0)) GROUP BY run
+),
+of_pools AS MATERIALIZED (
+    SELECT pool, count(*) AS n FROM held WHERE pool = ANY(ARRAY(SELECT pool FROM p)) GROUP BY pool
+),
 line AS MATERIALIZED (
-    -- What is held comes before all that is to be: each of these sees the sums up to itself.
-    SELECT x.*, sum(members) OVER (PARTITION BY tenant ORDER BY at) AS of_tenant,
-           sum(members) OVER (PARTITION BY run ORDER BY at) AS of_run,
-           count(*) OVER (PARTITION BY pool ORDER BY at) AS of_pool,
-           count(*) OVER (PARTITION BY via ORDER BY at) AS of_via
-    FROM (
-        SELECT NULL::bigint AS id, 0 AS at, pool, via, tenant_id AS tenant, run_id AS run, signature,
-               CASE WHEN n = 1 THEN 1
-                    ELSE greatest((SELECT count(*) FROM lease_member WHERE lease_id = lease.id), 1) END AS members
-        FROM lease
-        UNION ALL
-        SELECT id, at, pool, via, tenant, run, signature, cardinality(tasks) FROM p
-    ) x
+    -- What is to be, with what is held: each sees the sums up to itself.
+    SELECT id, pool, via, tenant, run,
+           sum(cardinality(tasks)) OVER (PARTITION BY tenant ORDER BY at)
+               + coalesce((SELECT n FROM of_tenants o WHERE o.tenant = p.tenant), 0) AS of_tenant,
+           CASE WHEN run <> 0 THEN sum(cardinality(tasks)) OVER (PARTITION BY run ORDER BY at)
+               + coalesce((SELECT n FROM of_runs o WHERE o.run = p.run), 0) END AS of_run,
+           count(*) OVER (PARTITION BY pool ORDER BY at)
+               + coalesce((SELECT n FROM of_pools o WHERE o.pool = p.pool), 0) AS of_pool,
+           CASE WHEN via IS NOT NULL THEN count(*) OVER (PARTITION BY via ORDER BY at)
+               + (SELECT count(*) FROM held WHERE held.via = p.via) END AS of_via
+    FROM p
 ),
 short AS MATERIALIZED (
     SELECT id, min(resource) AS resource
     FROM (SELECT x.id, split_part(part, '=', 1) AS resource,
                  sum(split_part(part, '=', 2)::integer) OVER (PARTITION BY split_part(part, '=', 1) ORDER BY x.at) AS used
-          FROM line x CROSS JOIN LATERAL string_to_table(x.signature, ',') AS part
-          WHERE x.signature <> '' AND EXISTS (SELECT FROM p WHERE signature <> '')) u
+          FROM (SELECT NULL::bigint AS id, 0 AS at, signature FROM held WHERE signature <> ''
+                UNION ALL
+                SELECT id, at, signature FROM p WHERE signature <> '') x
+          CROSS JOIN LATERAL string_to_table(x.signature, ',') AS part
+          WHERE EXISTS (SELECT FROM p WHERE signature <> '')) u
     WHERE id IS NOT NULL AND used > coalesce((%(capacities)s::jsonb ->> resource)::integer, 0)
+    GROUP BY id
+),
+quotas AS MATERIALIZED (
+    SELECT tenant_id AS tenant, scope, name, cap FROM quota WHERE tenant_id = ANY(ARRAY(SELECT tenant FROM p))
+),
+beyond AS MATERIALIZED (
+    SELECT id, min(name) AS name
+    FROM (SELECT x.id, q.name, q.cap, sum(x.n) OVER (PARTITION BY q.tenant, q.scope, q.name ORDER BY x.at) AS used
+          FROM quotas q CROSS JOIN LATERAL (
+              SELECT h.id, h.at, CASE WHEN q.scope = 'pool' THEN h.members ELSE (
+                         SELECT split_part(part, '=', 2)::integer FROM string_to_table(h.signature, ',') AS part
+                         WHERE split_part(part, '=', 1) = q.name) END AS n
+              FROM (SELECT NULL::bigint AS id, 0 AS at, tenant, pool, signature, members FROM held
+                    UNION ALL
+                    SELECT id, at, tenant, pool, signature, cardinality(tasks) FROM p) h
+              WHERE h.tenant = q.tenant AND (q.scope <> 'pool' OR h.pool = q.name)) x
+          WHERE x.n IS NOT NULL) u
+    WHERE id IS NOT NULL AND used > cap
     GROUP BY id
 ),
 checked AS MATERIALIZED (
@@ -60,8 +95,9 @@ checked AS MATERIALIZED (
                 WHEN of_pool > coalesce((SELECT n FROM slots WHERE slots.pool = x.pool), 0) THEN 'slots'
                 WHEN x.via IS NOT NULL AND of_via > coalesce((SELECT n FROM slots WHERE slots.pool = x.via), 0)
                 THEN 'quarantine'
-                ELSE 'resource:' || (SELECT resource FROM short WHERE short.id = x.id) END AS passes
-    FROM line x WHERE x.id IS NOT NULL
+                ELSE coalesce('resource:' || (SELECT resource FROM short WHERE short.id = x.id),
+                              'quota:' || (SELECT name FROM beyond WHERE beyond.id = x.id)) END AS passes
+    FROM line x
 ),
 want AS MATERIALIZED (
     SELECT p.id AS lease, m.task, m.place, m.ordinal
