@@ -40,38 +40,45 @@ class Flight:
         tenant: int,
         run: int,
         lane: int,
-        *,
         leases: int,
         cost: float,
         overrun_s: float = 0.0,
         over_cost: float = 0.0,
     ) -> None:
         """Count leases; of negative numbers, take them off again."""
-        held = self.classes[priority].get(tenant)
+        of_class = self.classes[priority]
+        held = of_class.get(tenant)
         if held is None:
-            held = self.classes[priority][tenant] = Held()
+            held = of_class[tenant] = Held()
         held.leases += leases
         held.cost += cost
+        held.overrun_s += overrun_s
+        held.over_cost += over_cost
         if run:
             of_run = held.runs.get(run)
             if of_run is None:
                 of_run = held.runs[run] = Held()
             of_run.leases += leases
             of_run.cost += cost
+            of_run.overrun_s += overrun_s
+            of_run.over_cost += over_cost
             if not of_run.leases:
                 del held.runs[run]
         if not held.leases:
-            del self.classes[priority][tenant]
+            del of_class[tenant]
         # What is left of a sum of floats isn't nothing.
-        self.costs[priority] = self.costs[priority] + cost if self.classes[priority] else 0.0
-        self.tenants[tenant] = self.tenants.get(tenant, 0) + leases
-        if not self.tenants[tenant]:
-            del self.tenants[tenant]
+        self.costs[priority] = self.costs[priority] + cost if of_class else 0.0
+        left = self.tenants.get(tenant, 0) + leases
+        if left:
+            self.tenants[tenant] = left
+        else:
+            self.tenants.pop(tenant, None)
         self.lanes[lane] += leases
-        if not self.lanes[lane]:
+        if self.lanes[lane]:
+            self.lane_overruns_s[lane] += overrun_s
+            self.lane_over_costs[lane] += over_cost
+        else:
             self.lane_overruns_s[lane] = self.lane_over_costs[lane] = 0.0
-        if overrun_s or over_cost:
-            self.overrun(priority, tenant, run, lane, overrun_s, over_cost)
 
     def overrun(self, priority: int, tenant: int, run: int, lane: int, overrun_s: float, over_cost: float) -> None:
         """Count that leases in flight overrun more, or less, than was counted. Who isn't in flight is passed over."""

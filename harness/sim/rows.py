@@ -89,7 +89,7 @@ class Lease:
     over: bool = False
     claimed_s: float | None = None
     dead: bool = False
-    zombie: bool = False
+    zombie_since_s: float | None = None
 
     @property
     def where(self) -> str:

@@ -212,7 +212,7 @@ class Workers:
         return -(-at_s // self._sweep_s) * self._sweep_s
 
     def _lose_late(self, lease: Lease) -> None:
-        if lease.zombie:
+        if lease.zombie_since_s is not None:
             self._world.end_zombie(lease)
         else:
             self._lose(lease)

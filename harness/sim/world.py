@@ -274,7 +274,7 @@ class World:
         """Note the leases whose estimates are over by now."""
         while self._due and self._due[0][0] < self.now_s:
             lease = self.leases.get(heappop(self._due)[1])
-            if lease is not None:
+            if lease is not None and not lease.over:
                 lease.over = True
                 flow = lease.flow
                 self.room.flight[lease.pool].overrun(
@@ -385,7 +385,9 @@ class World:
         return lost
 
     def end_zombie(self, lease: Lease) -> None:
-        """The thread returned at last."""
+        """The thread returned at last, or its worker is gone: it held the slot since its task was settled."""
+        assert lease.zombie_since_s is not None
+        self._charge(lease, 0, used_s=self.now_s - lease.zombie_since_s)
         self._drop(lease, 1)
 
     def fold_charges(self) -> None:
@@ -436,9 +438,19 @@ class World:
         if lease.members:
             self._give_back(lease, leases=0, members=1)
         elif keep:
-            lease.zombie = True
+            self._linger(lease)
         else:
             self._drop(lease, 1)
+
+    def _linger(self, lease: Lease) -> None:
+        """Its thread runs on. What its tasks used is charged; what it overruns begins now."""
+        flow, lease.zombie_since_s = lease.flow, self.now_s
+        before_s, lease.due_s = lease.due_s, self.now_s
+        if lease.over:
+            flight = self.room.flight[lease.pool]
+            flight.overrun(flow.priority, flow.tenant, flow.run, lease.lane, (before_s - lease.due_s) * lease.cost, 0.0)
+        else:
+            heappush(self._due, (lease.due_s, lease.id))
 
     def _drop(self, lease: Lease, members: int) -> None:
         del self.leases[lease.id]

@@ -12,6 +12,10 @@ from harness.policy.accounts import Changes, ClockKey, ClockRow, CreditRow
 from harness.store import sql
 from harness.store.database import Connection
 
+# A thread that doesn't return is charged so many seconds at most: its worker leaves long before, and a step of the
+# server's clock is no service.
+ZOMBIE_CHARGED_S = 900.0
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moved:

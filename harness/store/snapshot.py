@@ -13,6 +13,7 @@ from harness.policy.owners import NEW, TenantFacts
 from harness.policy.ramp import WHOLE_AFTER_S
 from harness.policy.room import InFlight
 from harness.store import sql
+from harness.store.clocks import ZOMBIE_CHARGED_S
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
 
@@ -77,7 +78,13 @@ def in_use(connection: Connection, *, charged: int = 0) -> InUse:
     found = InUse()
     cursor = connection.execute(
         sql.load("snapshot/in_use"),
-        {"dead_after_s": DEAD_AFTER_S, "charged": charged, "charges": CHARGES_AT_ONCE, "flows": FLOWS_AT_ONCE},
+        {
+            "dead_after_s": DEAD_AFTER_S,
+            "zombie_s": ZOMBIE_CHARGED_S,
+            "charged": charged,
+            "charges": CHARGES_AT_ONCE,
+            "flows": FLOWS_AT_ONCE,
+        },
     )
     for what, pool, n, via, tenant, run, text, members, priority, lane, number, x, y, z, ends in cursor:
         # The time comes first.

@@ -47,7 +47,7 @@ def happen(world: World, dice: Random) -> None:
 
 
 def end(world: World, lease: Lease, dice: Random) -> None:
-    if lease.zombie:
+    if lease.zombie_since_s is not None:
         world.end_zombie(lease)
     elif lease.claimed_s is None:
         world.hand_back(lease)

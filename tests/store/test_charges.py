@@ -9,7 +9,7 @@ import pytest
 from harness.policy.lifecycle import Event
 from harness.policy.verbs import Asked, cancel, pause
 from harness.store import snapshot, transitions
-from harness.store.clocks import Moved
+from harness.store.clocks import ZOMBIE_CHARGED_S, Moved
 from harness.store.transitions import By, Outcome
 from tests.leases import new_lease
 from tests.stage import Stage
@@ -135,3 +135,31 @@ def test_a_session_of_another_worker_charges_nothing(stage: Stage) -> None:
     bench.session = uuid.uuid4()
     bench.settle(*bench.tasks, slot_s=5.0)
     assert bench.owed() == []
+
+
+def test_a_zombie_is_charged_what_it_holds_the_slot_beyond_its_tasks_once(stage: Stage) -> None:
+    bench = Bench(stage)
+    bench.claim()
+    outcome = Outcome(task=bench.tasks[0], release_no=1, event=Event.FAIL, slot_s=4.0)
+    gone = {"lease": bench.lease, "token": 7, "session": bench.session, "actor": "test worker"}
+    transitions.settle(stage.connection, [outcome], **gone, keep_lease=True)  # type: ignore[arg-type]
+    stage.connection.execute("UPDATE lease SET zombie_since = zombie_since - interval '10 seconds'")
+    (use,) = snapshot.in_use(stage.connection).flight
+    assert use.overrun_s == pytest.approx(10.0 * COST, abs=3.0 * COST)
+    for _ in range(2):
+        transitions.settle(stage.connection, [], **gone)  # type: ignore[arg-type]
+    (of_task, of_zombie) = bench.owed()
+    assert of_task == (1, 4.0, (4.0 - EST_S) * COST, 4.0 * COST)
+    assert of_zombie[0] == 0, "it says nothing about how long a task takes"
+    assert of_zombie[2] == of_zombie[3] == pytest.approx(10.0 * COST, abs=3.0 * COST)
+
+
+@pytest.mark.parametrize("zombie", [False, True])
+def test_a_step_of_the_servers_clock_is_no_service(stage: Stage, zombie: bool) -> None:
+    bench = Bench(stage)
+    bench.claim()
+    stage.connection.execute("UPDATE lease SET claimed_at = claimed_at - interval '1 hour'")
+    if zombie:
+        stage.connection.execute("UPDATE lease SET zombie_since = claimed_at")
+    (use,) = snapshot.in_use(stage.connection).flight
+    assert use.overrun_s == (ZOMBIE_CHARGED_S if zombie else 60.0 - EST_S) * COST

@@ -11,7 +11,7 @@ from datetime import datetime
 from harness.policy.heads import LOST_STARTS_QUARANTINE
 from harness.policy.lifecycle import TABLE, Event
 from harness.store import sql
-from harness.store.clocks import Moved
+from harness.store.clocks import ZOMBIE_CHARGED_S, Moved
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
 from harness.store.transitions.values import ClaimedTask, Ended, Lost, NewLease, NewTask, Outcome, Released
@@ -117,6 +117,7 @@ def settle_many(
             "leases": [one.lease for one in ended],
             "tokens": [one.token for one in ended],
             "keeps": [one.keep_lease for one in ended],
+            "zombie_s": ZOMBIE_CHARGED_S,
             "session": session,
             "actor": actor,
             "outcomes": "["
@@ -145,6 +146,7 @@ def lose(
             "session": session,
             "dead_pids": list(dead_pids),
             "limit": limit,
+            "zombie_s": ZOMBIE_CHARGED_S,
             "max_attempts": json.dumps(dict(max_attempts)),
             "retry_delay_s": retry_delay_s,
             "quarantined_at": LOST_STARTS_QUARANTINE,

@@ -14,7 +14,7 @@ LEFT JOIN LATERAL (
     -- Compared and ordered as a row, so that only task_head fits: task_of_tenant also gives heads by id, and would walk
     -- through all that a tenant has ended.
     SELECT id, kind, single, lost_starts, ctid AS place,
-           extract(epoch FROM coalesce(ready_at, created_at))::double precision AS ready_s
+           date_part('epoch', coalesce(ready_at, created_at)) AS ready_s
     FROM task
     WHERE ready AND lost_starts < %(lost_below)s
       AND (pool, priority, tenant_id, run_id, signature) >= (%(pool)s::text, f.priority, f.tenant, f.run, f.signature)

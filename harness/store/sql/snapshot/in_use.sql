@@ -6,21 +6,22 @@
 -- 'charge', pool, tasks, null, tenant, run, kind, null, priority, lane, id, slot_s, owed_s, cost_s |
 -- 'flow', pool, tenant cap, null, tenant, run, signature, run cap, priority, null, id, weight.
 -- Needs: nothing on worker_session and lease (few rows); lease_member_of_lease (of bundles only), charge_pkey, flow_unknown,
--- tenant_pkey, run_pkey. Parameters: dead_after_s; charged (charges up to this id are left out), charges, flows (most).
+-- tenant_pkey, run_pkey. Parameters: dead_after_s, zombie_s (most that a zombie overruns); charged (charges up to this id are left out), charges, flows (most).
 WITH held AS MATERIALIZED (
     SELECT pool, via, tenant_id, run_id, signature, priority, lane, cost,
            CASE WHEN n = 1 THEN 1
                 ELSE greatest((SELECT count(*) FROM lease_member WHERE lease_id = lease.id), 1) END AS members,
-           extract(epoch FROM released_at)::double precision + n * est_s AS ends_s,
-           -- What a zombie's tasks took is charged; since then it only holds the slot.
-           greatest(0, extract(epoch FROM statement_timestamp())::double precision
-                       - extract(epoch FROM coalesce(zombie_since, claimed_at))::double precision
+           date_part('epoch', released_at) + n * est_s AS ends_s,
+           -- What a zombie's tasks took is charged; since then it only holds the slot. No longer than anything may run: a
+           -- step of this server's clock is no service. (date_part: extract gives a numeric, which costs a third more.)
+           greatest(0, least(date_part('epoch', statement_timestamp()) - date_part('epoch', coalesce(zombie_since, claimed_at)),
+                             CASE WHEN zombie_since IS NULL THEN n * timeout_s ELSE %(zombie_s)s::double precision END)
                        - CASE WHEN zombie_since IS NULL THEN n * est_s ELSE 0 END) * cost AS overrun_s
     FROM lease
 )
 SELECT 'now' AS what, NULL::text AS pool, NULL::integer AS n, NULL::text AS via, NULL::integer AS tenant,
        NULL::bigint AS run, NULL::text AS signature, NULL::integer AS members, NULL::smallint AS priority,
-       NULL::smallint AS lane, NULL::bigint AS id, extract(epoch FROM statement_timestamp())::double precision AS x,
+       NULL::smallint AS lane, NULL::bigint AS id, date_part('epoch', statement_timestamp()) AS x,
        NULL::double precision AS y, NULL::double precision AS z, NULL::double precision[] AS ends
 UNION ALL
 SELECT 'slots', pool.key, sum(pool.value::integer)::integer, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,

@@ -1,5 +1,5 @@
 -- Take back the tasks of leases whose worker is gone (a session that ended, or a prefork child that died). What a lease held
--- until now is charged for, up to its time limit; it says nothing about how long a task takes (n = 0).
+-- until now is charged for, up to its time limit (a zombie: zombie_s); it says nothing about how long a task takes (n = 0).
 -- Singly released and lost: lost_starts + 1; a bundle charges nobody and comes back singly. A loss in quarantine buries:
 -- that of its process at once, that of the whole worker (which may have died of something else) the second time.
 -- A lease that somebody has locked, itself or a task of it, is for the next round: it must not hold up the others.
@@ -9,7 +9,7 @@
 -- Returns: task id, state, event, release_no (of the attempt that is lost) of each task taken back.
 -- Needs: lease_pkey (a scan: few rows), lease_member_of_lease, lease_member_pkey, task_pkey.
 -- Locks: leases by id, then tasks by id.
--- Parameters: session (or null: all that ended), dead_pids (of that session), limit, max_attempts (jsonb: kind -> number),
+-- Parameters: session (or null: all that ended), dead_pids (of that session), limit, zombie_s, max_attempts (jsonb: kind -> number),
 -- retry_delay_s, quarantined_at (lost starts that lead to quarantine), actor.
 WITH l AS MATERIALIZED (
     SELECT id, pool, via, priority, lane, tenant_id, run_id, kind, session, n, est_s, cost, claimed_at, zombie_since,
@@ -106,7 +106,7 @@ c AS (
     SELECT id, pool, priority, lane, tenant_id, run_id, kind, 0, held_s, (held_s - members * est_s) * cost, held_s * cost
     FROM (SELECT free.*, (SELECT count(*) FROM tried WHERE tried.lease_id = free.id) AS members,
                  least(extract(epoch FROM clock_timestamp() - coalesce(zombie_since, claimed_at))::double precision,
-                       timeout_s) AS held_s
+                       CASE WHEN zombie_since IS NULL THEN timeout_s ELSE %(zombie_s)s::double precision END) AS held_s
           FROM free) ended
 ),
 z AS (

@@ -3,7 +3,8 @@
 -- A wish (`want`) turns every exit but succeed and bury into abort or halt.
 -- Returns: task id, state of each task settled, whether the dispatcher sleeps (asked here, it costs no trip of its own).
 -- Needs: lease_pkey, lease_member_pkey, task_pkey. Locks: leases by id, then tasks by id.
--- Parameters: leases, tokens, keeps (arrays: keep = the thread still runs, a zombie), session, actor;
+-- Parameters: leases, tokens, keeps (arrays: keep = the thread still runs, a zombie), session, actor; zombie_s (most seconds
+-- that a zombie, which goes, is charged);
 -- outcomes (jsonb array, each with its lease).
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(outcomes)s::jsonb) AS x(
@@ -13,7 +14,7 @@ WITH r AS MATERIALIZED (
 ),
 l AS MATERIALIZED (
     SELECT lease.id, lease.pool, lease.priority, lease.lane, lease.tenant_id, lease.run_id, lease.kind, lease.est_s,
-           lease.cost, q.keep
+           lease.cost, lease.zombie_since, q.keep
     FROM unnest(%(leases)s::bigint[], %(tokens)s::bigint[], %(keeps)s::boolean[]) AS q(id, token, keep)
     JOIN lease ON lease.id = q.id AND lease.token = q.token
     WHERE lease.session = %(session)s
@@ -79,6 +80,11 @@ c AS (
     SELECT l.id, l.pool, l.priority, l.lane, l.tenant_id, l.run_id, l.kind, used.n, used.slot_s,
            (used.slot_s - used.n * l.est_s) * l.cost, used.slot_s * l.cost
     FROM l JOIN (SELECT lease, count(*) AS n, sum(slot_s) AS slot_s FROM t GROUP BY lease) used ON used.lease = l.id
+    UNION ALL
+    -- What its tasks used was charged when they were settled from outside; the slot was held on.
+    SELECT id, pool, priority, lane, tenant_id, run_id, kind, 0, held_s, held_s * cost, held_s * cost
+    FROM (SELECT l.*, least(date_part('epoch', clock_timestamp() - zombie_since), %(zombie_s)s::double precision) AS held_s
+          FROM l WHERE zombie_since IS NOT NULL AND NOT keep) zombie
 ),
 rest AS MATERIALIZED (
     SELECT l.id, l.keep, (SELECT count(*) FROM lease_member m WHERE m.lease_id = l.id)
