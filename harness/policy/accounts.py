@@ -50,7 +50,7 @@ class Charge:
     """What a lease held beyond its estimate, or short of it; once for each task that left it.
 
     `n`: tasks that ended with a measured time, `slot_s` in all. `cost`: what a second of it costs (rule 9).
-    `owed_s`: (slot_s - estimate) * cost; a refund is negative.
+    `owed_s`: (slot_s, and what passed between release and claim, - estimate) * cost; a refund is negative.
     """
 
     priority: int

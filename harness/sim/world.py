@@ -30,6 +30,7 @@ from harness.sim.rows import Lease, Run, Task, Tenant, count_members, use_of
 from harness.sim.trace import TracedAttempt
 
 FOLD_MOST = 100  # tasks of one fold that count
+LEAD_MOST_S = 10.0  # from release to claim, of which more is charged to nobody (store/sql/transitions/settle.sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +358,9 @@ class World:
             task.attempts_used += spends
         if really is Event.POSTPONE:
             task.postponements += 1
-        self._charge(lease, 1, used_s=slot_s, kind=task.kind)
+        assert lease.claimed_s is not None
+        lead_s = min(lease.claimed_s - lease.released_s, LEAD_MOST_S) / lease.n
+        self._charge(lease, 1, used_s=slot_s, lead_s=lead_s, kind=task.kind)
         self._leave(lease, keep=keep)
         if task.state in TERMINAL:
             self._end(task, task.state)
@@ -416,15 +419,18 @@ class World:
         count_members(lease, n)
         policy_room.count(self.room, use_of(lease))
 
-    def _charge(self, lease: Lease, members: int, *, used_s: float, kind: str = "") -> None:
-        """Charge what members that leave used beyond their estimates. `kind`: whose estimate learns from it."""
+    def _charge(self, lease: Lease, members: int, *, used_s: float, lead_s: float = 0.0, kind: str = "") -> None:
+        """Charge what members that leave used beyond their estimates. `kind`: whose estimate learns from it.
+
+        `lead_s`: for how long the slot was theirs before they were claimed.
+        """
         flow = lease.flow
         charge = Charge(
             priority=flow.priority,
             tenant=flow.tenant,
             run=flow.run,
             lane=lease.lane,
-            owed_s=(used_s - members * lease.est_s / lease.n) * lease.cost,
+            owed_s=(used_s + lead_s - members * lease.est_s / lease.n) * lease.cost,
             kind=kind,
             n=members if kind else 0,
             slot_s=used_s,

@@ -94,6 +94,10 @@ class Recording:
     def _tick(self) -> Picks:
         before = self.stage.one("SELECT coalesce(max(id), 0) FROM lease")
         self.stage.tick()
+        # A plan and its commit are one moment to who replays them; what a slot's holder owes begins with the release.
+        self.stage.connection.execute(
+            "UPDATE lease SET released_at = to_timestamp(%s) WHERE id > %s", (self.stage.memory.now_s, before)
+        )
         rows = self.stage.connection.execute(
             "SELECT tenant_id, run_id, priority, kind, "
             "(SELECT array_agg(task_id ORDER BY ordinal) FROM lease_member WHERE lease_id = lease.id) "

@@ -25,13 +25,14 @@ class Killed(BaseException):
 
 
 def run(stage: Stage, messages: list[Message], *, slot_s: float) -> None:
-    """Run what was sent, each in so many seconds as the worker measures them."""
+    """Run what was sent, each in so many seconds as the worker measures them, claimed at the moment of its release."""
     session = stage.one("SELECT uuid FROM worker_session LIMIT 1")
     for message in messages:
         outcomes = [
             Outcome(task=task.id, release_no=task.release_no, event=Event.SUCCEED, slot_s=slot_s)
             for task in stage.claim(message, session)
         ]
+        stage.connection.execute("UPDATE lease SET released_at = claimed_at WHERE id = %s", (message.lease,))
         transitions.settle(
             stage.connection, outcomes, lease=message.lease, token=message.token, session=session, actor="test worker"
         )

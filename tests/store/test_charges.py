@@ -29,8 +29,12 @@ class Bench:
         done = transitions.release(stage.connection, [lease], Moved(), capacities={}, epoch=stage.epoch)
         ((self.lease, self.n),) = done.made.values()
 
-    def claim(self) -> None:
+    def claim(self, lead_s: float = 0.0) -> None:
+        """Claim it, as if so long after its release."""
         assert transitions.claim(self.stage.connection, self.lease, 7, session=self.session, pid=1, actor="test worker")
+        self.stage.connection.execute(
+            "UPDATE lease SET released_at = claimed_at - make_interval(secs => %s)", (lead_s,)
+        )
 
     def settle(self, *tasks: int, slot_s: float, event: Event = Event.SUCCEED) -> None:
         outcomes = [Outcome(task=task, release_no=1, event=event, slot_s=slot_s) for task in tasks]
@@ -53,6 +57,17 @@ def test_a_settle_charges_what_was_used_beyond_the_estimate_times_the_cost_once(
     bench.settle(*bench.tasks, slot_s=5.0)
     bench.settle(*bench.tasks, slot_s=5.0)  # told twice
     assert bench.owed() == [(1, 5.0, 9.0, 15.0)]
+
+
+@pytest.mark.parametrize(("lead_s", "charged_s"), [(3.0, 3.0), (3600.0, 10.0), (-3600.0, 0.0)])
+def test_a_slot_is_its_holders_from_the_release_on_whatever_a_clock_says(
+    stage: Stage, lead_s: float, charged_s: float
+) -> None:
+    bench = Bench(stage, 2)
+    bench.claim(lead_s)
+    bench.settle(*bench.tasks[:1], slot_s=2.0)
+    bench.settle(*bench.tasks[1:], slot_s=2.0)
+    assert bench.owed() == [(1, 2.0, pytest.approx(charged_s / 2 * COST), 6.0)] * 2, "each member its part"
 
 
 def test_a_task_shorter_than_its_estimate_is_given_the_rest_back(stage: Stage) -> None:

@@ -14,7 +14,10 @@ WITH r AS MATERIALIZED (
 ),
 l AS MATERIALIZED (
     SELECT lease.id, lease.pool, lease.priority, lease.lane, lease.tenant_id, lease.run_id, lease.kind, lease.est_s,
-           lease.cost, lease.zombie_since, q.keep
+           lease.cost, lease.zombie_since, q.keep,
+           -- Nobody else has the slot from its release on: what a task owes begins there, what it took at its claim.
+           -- (An unclaimed lease is taken back after ten seconds; a step of the server's clock is no service.)
+           least(greatest(date_part('epoch', lease.claimed_at - lease.released_at), 0), 10) / lease.n AS lead_s
     FROM unnest(%(leases)s::bigint[], %(tokens)s::bigint[], %(keeps)s::boolean[]) AS q(id, token, keep)
     JOIN lease ON lease.id = q.id AND lease.token = q.token
     WHERE lease.session = %(session)s
@@ -78,7 +81,7 @@ f AS (
 c AS (
     INSERT INTO charge (lease_id, pool, priority, lane, tenant_id, run_id, kind, n, slot_s, owed_s, cost_s)
     SELECT l.id, l.pool, l.priority, l.lane, l.tenant_id, l.run_id, l.kind, used.n, used.slot_s,
-           (used.slot_s - used.n * l.est_s) * l.cost, used.slot_s * l.cost
+           (used.slot_s + used.n * (l.lead_s - l.est_s)) * l.cost, used.slot_s * l.cost
     FROM l JOIN (SELECT lease, count(*) AS n, sum(slot_s) AS slot_s FROM t GROUP BY lease) used ON used.lease = l.id
     UNION ALL
     -- What its tasks used was charged when they were settled from outside; the slot was held on.
