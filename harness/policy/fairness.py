@@ -89,10 +89,11 @@ class Tenants:
         Nobody's v_eff is before its place in the order, so the search ends where somebody in band 0 has been found.
         """
         held, dead, tenants, moved = self._held, self.dead, self.of_class.tenants, self._moved
+        if not self._find_v():
+            return None
         enough = (self._costs[self._priority] + 1.0) / self._weight
         v_least, ahead_s, now_s = self._v, self._ahead_s, self._now_s
         first: Rank | None = None
-        lowest: tuple[float, int] | None = None
         for stands, number in self._standing.walk(dead):
             if first is not None and not first[0] and (stands, number) > first[1:]:
                 break
@@ -109,16 +110,37 @@ class Tenants:
                 rank = (one.cost >= weight * enough or (v - v_least) * weight > ahead_s, v, number)
             if first is None or rank < first:
                 first = rank
-            if lowest is None or v < lowest[0]:
-                lowest = (v, number)
-        if lowest is not None and self.lowest is not None:
-            self._v = max(self._v, lowest[0])  # many picks of one plan move V as those of many do
-        elif lowest is not None:
-            if self._gate.tenant(self._priority, lowest[1]) is None:
-                self.lowest = lowest[0]
-            else:
-                dead.add(lowest[1])
         return first[2] if first else None
+
+    def _find_v(self) -> bool:
+        """Move V to who has had least of those that may be picked; False: nobody may.
+
+        Before any rank is told: by the V of the last tick all may be far ahead, since what ended in between was long.
+        """
+        held, dead, tenants, moved, now_s = self._held, self.dead, self.of_class.tenants, self._moved, self._now_s
+        while True:
+            lowest: tuple[float, int] | None = None
+            for stands, number in self._standing.walk(dead):
+                if lowest is not None and stands >= lowest[0]:
+                    break
+                if number in dead:
+                    continue
+                v = stands
+                one = held.get(number)
+                if one is not None:
+                    v = moved.get(number, stands) if moved else stands
+                    v += (one.overrun_s + one.over_cost * now_s) / tenants[number].weight
+                if lowest is None or v < lowest[0]:
+                    lowest = (v, number)
+            if lowest is None:
+                return False
+            if self.lowest is None:
+                if self._gate.tenant(self._priority, lowest[1]) is not None:
+                    dead.add(lowest[1])
+                    continue
+                self.lowest = lowest[0]
+            self._v = max(self._v, lowest[0])
+            return True
 
     def coming(self, most: int) -> Iterator[int]:
         """Yield about who follows."""

@@ -103,3 +103,31 @@ def test_a_leader_that_is_gone_is_followed_within_five_seconds_and_nothing_is_re
     wait_until(lambda: ward.count("succeeded") == n, within_s=30)
     assert stage.one("SELECT count(*) FROM event WHERE event = 'claim'") == n
     assert stage.one("SELECT max(attempts_used) + max(lost_starts) FROM task") == 0
+
+
+def test_a_leader_killed_between_commit_and_publish_costs_no_attempt_and_repeats_nothing(
+    ward: Ward,
+) -> None:
+    stage = ward.stage
+    ward.worker("tool_read")
+    killed = ward.start("-m", "tests.recovery.unpublished")
+    wait_until(lambda: ward.leads(killed), within_s=20)
+    tasks = ward.submit("recovery.thread", *[{"i": i, "effects": 2} for i in range(3)])
+    assert killed.wait(timeout=20) == -signal.SIGKILL
+    # What it had committed stands, and nobody knows: as many as its last tick saw, each charged for at its release.
+    released = stage.one("SELECT count(*) FROM lease WHERE claimed_at IS NULL")
+    assert released >= 1
+    charged_s = stage.one("SELECT sum(v) FROM clock WHERE tenant_id = %s", stage.tenant)
+    assert charged_s == stage.one("SELECT sum(est_s * cost) FROM lease"), "the clock went with the leases"
+
+    follower = ward.dispatcher()
+    wait_until(lambda: ward.leads(follower), within_s=20)
+    assert ward.count("running") <= len(tasks) - released
+    stage.connection.execute("UPDATE lease SET released_at = released_at - interval '11 s' WHERE claimed_at IS NULL")
+    wait_until(lambda: ward.count("succeeded") == len(tasks), within_s=30)
+
+    for i, task in enumerate(tasks):
+        assert [line.number for line in ward.lines("effect", i)] == [0, 1]
+        row = stage.row(task)
+        assert (row["attempts_used"], row["lost_starts"]) == (0, 0)
+    assert stage.one("SELECT sum(release_no) FROM task") == len(tasks) + released
