@@ -165,6 +165,8 @@ class Life:
             beat_s=lambda: self._shared.beat_s,
             time_limit_error=SoftTimeLimitExceeded,
         )
+        # Before the first task: what operators have set holds for its calls, too.
+        self._ask("read_resources", lambda: _with_own(process, watch.read_resources))
         current.serve(functools.partial(run_lease, process))
         return process
 
