@@ -86,7 +86,7 @@ class Gathered:
     """The large demands of one class beside what is in use, at one moment of a plan."""
 
     def __init__(self, p: int, line: Line, room: Room, gate: Gate, mean_s: float) -> None:
-        self._of_class = line.classes[p]
+        self._p, self._of_class = p, line.classes[p]
         self._room, self._gate = room, gate
         self._mean_s, self._slots = mean_s, room.slots[line.pool]
         self._going: Counter[str] | None = None
@@ -94,7 +94,7 @@ class Gathered:
     def goes_on(self) -> Iterator[FlowFacts]:
         """Yield flows that need much, find it free and may go before the others."""
         for signature, order in self._of_class.orders.items():
-            if not is_large(signature) or self._gate.signature(signature):
+            if not is_large(signature) or self._gate.signature(signature, self._p):
                 continue
             ahead_s = self._ahead_s(signature)
             for v, number in order[:LOOKED_THROUGH]:
@@ -138,7 +138,7 @@ class Gathered:
             self._going.update(
                 signature
                 for signature in self._of_class.orders
-                if is_large(signature) and not self._gate.signature(signature)
+                if is_large(signature) and not self._gate.signature(signature, self._p)
             )
         return self._going
 
