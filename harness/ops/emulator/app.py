@@ -33,7 +33,7 @@ class Emulator:
 
     def __init__(self, behaviour: Behaviour, *, seed: int = 0, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.behaviour = behaviour
-        self._gate = Gate(behaviour, clock_ns)
+        self._gate = Gate(behaviour, clock_ns, seed)
         self._dice = Dice(random.Random(seed))
         self._answers = chat.Answers()
         self._serial = 0
@@ -44,9 +44,10 @@ class Emulator:
         return self._gate.counters
 
     def stats(self) -> dict[str, int]:
-        """Return the counters and the worst minutes: calls offered, requests let in, tokens let in."""
+        """Return the counters, the quota now and the worst minutes: calls offered, requests and tokens let in."""
         gate = self._gate
         return dataclasses.asdict(gate.counters) | {
+            "quota_now": gate.quota(self.behaviour),
             "worst_minute_calls": gate.worst_calls.amount_max,
             "worst_minute_requests": gate.worst_requests.amount_max,
             "worst_minute_tokens": gate.worst_tokens.amount_max,
@@ -56,6 +57,7 @@ class Emulator:
         """Answer one request, or let it end as the dice say."""
         path = request.path.rstrip("/")
         is_admin = path.startswith("/admin")
+        self._gate.pass_time(self.behaviour)
         if not is_admin:
             self.counters.calls += 1
         try:
@@ -91,6 +93,8 @@ class Emulator:
                 except Invalid as wrong:
                     raise Problem(400, "invalid_value", wrong.message, param=wrong.field) from None
                 return dataclasses.asdict(self.behaviour)
+            case "GET", "/admin/timeline":
+                return self._gate.timeline.told() | {"now_s": time.time()}
             case "POST", "/admin/reset":
                 self._gate.reset()
                 return self.stats()
@@ -100,16 +104,19 @@ class Emulator:
     async def _work(self, work: Chat | Embedding, client: Connection) -> None:
         # 1. In, or not: nothing awaits between asking and taking.
         behaviour = self.behaviour
+        if behaviour.down:
+            await asyncio.sleep(behaviour.refusal_latency_s)
+            raise problems.server_error(behaviour.error_status)
         tokens = work.charged_max if behaviour.reserve_max_tokens else work.tokens_in + work.tokens_out
         refusal = self._gate.enter(behaviour, tokens)
         if refusal is not None:
-            refused = problems.too_many(refusal)
+            refused = problems.too_many(refusal, behaviour.retry_after, time.time())
             if behaviour.refusal_latency_s:
                 await asyncio.sleep(behaviour.refusal_latency_s)
             raise refused
         # 2. The place is taken for as long as it takes, and given back whatever happens.
         self._serial += 1
-        serial, now_s = self._serial, int(time.time())
+        serial, now_s, usage = self._serial, int(time.time()), not behaviour.hide_usage
         streamed = work if isinstance(work, Chat) and work.stream else None
         fault = self._dice.fault(behaviour)
         latency_s = self._dice.latency_s(behaviour, self.counters.in_flight)
@@ -124,8 +131,10 @@ class Emulator:
             else:
                 await asyncio.sleep(latency_s)
         finally:
-            self.counters.leave()
+            self._gate.leave(self.behaviour)
         # 3. Counted, and then the client sees the end.
+        if self.behaviour.down and fault in (None, Fault.CUT):
+            fault = Fault.ERROR if streamed is None else Fault.CUT
         self._count(work, fault, client)
         match fault:
             case Fault.HANG | Fault.DROP:
@@ -133,13 +142,13 @@ class Emulator:
             case Fault.ERROR:
                 raise problems.server_error(behaviour.error_status)
             case Fault.CUT if streamed is None:
-                client.cut(work.whole(serial, now_s), self._headers())
+                client.cut(work.whole(serial, now_s, usage=usage), self._headers())
             case Fault.CUT:
                 client.cut()
             case None if streamed is None:
-                client.send(200, work.whole(serial, now_s), self._headers())
+                client.send(200, work.whole(serial, now_s, usage=usage), self._headers())
             case None:
-                client.end(streamed.tail(serial, now_s))
+                client.end(streamed.tail(serial, now_s, usage=usage))
 
     async def _stream(
         self, events: list[bytes], behaviour: Behaviour, latency_s: float, cut: bool, client: Connection

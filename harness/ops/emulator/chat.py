@@ -37,8 +37,8 @@ class Chat:
     stream: bool
     usage_wanted: bool
 
-    def whole(self, serial: int, now_s: int) -> bytes:
-        """Return the answer in one piece."""
+    def whole(self, serial: int, now_s: int, *, usage: bool = True) -> bytes:
+        """Return the answer in one piece, with or without its usage."""
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": self.text, "refusal": None},
@@ -51,9 +51,8 @@ class Chat:
             "created": now_s,
             "model": self.model,
             "choices": [choice],
-            "usage": self._usage,
         }
-        return _utf8(answer)
+        return _utf8(answer | {"usage": self._usage} if usage else answer)
 
     def events(self, serial: int, now_s: int) -> list[bytes]:
         """Return the events that carry the answer, a word each; `tail` follows them."""
@@ -62,12 +61,12 @@ class Chat:
         before, after = self._event(serial, now_s, {"content": _GAP}, None).split(_GAP_JSON)
         return [first, *(before + piece + after for piece in self.pieces)]
 
-    def tail(self, serial: int, now_s: int) -> bytes:
-        """Return what ends the stream: the reason, the usage if it was asked for, [DONE]."""
+    def tail(self, serial: int, now_s: int, *, usage: bool = True) -> bytes:
+        """Return what ends the stream: the reason, the usage if it was asked for and isn't hidden, [DONE]."""
         end = self._event(serial, now_s, {}, self._finish)
-        if self.usage_wanted:
-            usage = self._chunk(serial, now_s) | {"choices": [], "usage": self._usage}
-            end += b"data: " + _utf8(usage) + b"\n\n"
+        if self.usage_wanted and usage:
+            counted = self._chunk(serial, now_s) | {"choices": [], "usage": self._usage}
+            end += b"data: " + _utf8(counted) + b"\n\n"
         return end + DONE
 
     @property

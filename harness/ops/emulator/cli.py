@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option, default = f"--{name.replace('_', '-')}", usual[name]
         if isinstance(default, bool):
             parser.add_argument(option, action="store_true", help=setting.about)
+        elif setting.choices:
+            about = f"{setting.about} (default: %(default)s)"
+            parser.add_argument(option, choices=setting.choices, default=default, help=about)
         else:
             about = f"{setting.about} (default: %(default)s)"
             parser.add_argument(option, type=type(default), default=default, help=about)

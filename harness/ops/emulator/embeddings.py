@@ -44,14 +44,15 @@ class Embedding:
         """What is charged to tpm: always the tokens of the texts."""
         return self.tokens_in
 
-    def whole(self, serial: int, now_s: int) -> bytes:
-        """Return the answer."""
+    def whole(self, serial: int, now_s: int, *, usage: bool = True) -> bytes:
+        """Return the answer, with or without its usage."""
         data = [
             {"object": "embedding", "index": n, "embedding": self._written(vector(text, self.dimensions))}
             for n, text in enumerate(self.texts)
         ]
-        usage = {"prompt_tokens": self.tokens_in, "total_tokens": self.tokens_in}
-        answer = {"object": "list", "data": data, "model": self.model, "usage": usage}
+        answer: dict[str, Any] = {"object": "list", "data": data, "model": self.model}
+        if usage:
+            answer["usage"] = {"prompt_tokens": self.tokens_in, "total_tokens": self.tokens_in}
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     def _written(self, values: tuple[float, ...]) -> str | tuple[float, ...]:

@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from harness.ops.emulator.behaviour import Behaviour
 from harness.ops.emulator.bucket import Bucket
 from harness.ops.emulator.counters import Counters, WorstMinute
+from harness.ops.emulator.law import quota_at
+from harness.ops.emulator.timeline import Timeline
+
+_ABSURD_HEADERS = (
+    b"x-ratelimit-limit-requests: 0\r\nx-ratelimit-limit-tokens: many\r\nx-ratelimit-remaining-requests: -7\r\n"
+    b"x-ratelimit-remaining-tokens: 1e400\r\nx-ratelimit-reset-requests: yesterday\r\nx-ratelimit-reset-tokens: -1s\r\n"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,10 +34,12 @@ class Refusal:
 class Gate:
     """The limits and what they let in. Only the event loop may call it."""
 
-    def __init__(self, behaviour: Behaviour, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, behaviour: Behaviour, clock_ns: Callable[[], int], seed: int = 0) -> None:
         self.counters = Counters()
+        self.timeline = Timeline(clock_ns())
         self.worst_calls, self.worst_requests, self.worst_tokens = WorstMinute(), WorstMinute(), WorstMinute()
         self._clock_ns = clock_ns
+        self._seed, self._began_ns = seed, clock_ns()
         self._seen = behaviour
         now = clock_ns()
         self._requests = Bucket(per_minute=behaviour.rpm, burst_s=behaviour.burst_s, now_ns=now)
@@ -38,8 +47,8 @@ class Gate:
         self._closed_until_ns = now
 
     def enter(self, behaviour: Behaviour, tokens: int) -> Refusal | None:
-        """Take a place, a request and `tokens`, or nothing and say why. Who got None calls counters.leave() once."""
-        now = self._now_ns(behaviour)
+        """Take a place, a request and `tokens`, or nothing and say why. Who got None calls `leave` once."""
+        now = self.pass_time(behaviour)
         self.worst_calls.add(now, 1)
         refusal = self._hammering(behaviour, now) or self._refusal(behaviour, tokens, now)
         if refusal is not None:
@@ -53,8 +62,25 @@ class Gate:
         self.worst_tokens.add(now, tokens)
         return None
 
+    def leave(self, behaviour: Behaviour) -> None:
+        """Give the place back."""
+        self.pass_time(behaviour)
+        self.counters.leave()
+
+    def pass_time(self, behaviour: Behaviour) -> int:
+        """Account for the time until now, as it was. Call it before anything changes. Returns now, in ns."""
+        now = self._now_ns(behaviour)
+        self.timeline.advance(now, self.counters, lambda at_ns: self._quota(behaviour, at_ns))
+        return now
+
+    def quota(self, behaviour: Behaviour) -> int:
+        """Return how many calls at a time are let in now."""
+        return self._quota(behaviour, self._clock_ns())
+
     def headers(self, behaviour: Behaviour) -> bytes:
         """Return the x-ratelimit-* lines as things stand now; reset is when the bucket is full again."""
+        if behaviour.rate_headers != "true":
+            return _ABSURD_HEADERS if behaviour.rate_headers == "absurd" else b""
         now = self._now_ns(behaviour)
         requests, tokens = self._requests, self._tokens
         return (
@@ -68,9 +94,13 @@ class Gate:
     def reset(self) -> None:
         """Count from zero and forget penalties; the buckets stay as full as they are."""
         self.counters.reset()
+        self.timeline = Timeline(self._clock_ns())
         for worst in (self.worst_calls, self.worst_requests, self.worst_tokens):
             worst.reset()
         self._closed_until_ns = self._clock_ns()
+
+    def _quota(self, behaviour: Behaviour, at_ns: int) -> int:
+        return quota_at(behaviour, self._seed, (at_ns - self._began_ns) / 1e9)
 
     def _now_ns(self, behaviour: Behaviour) -> int:
         now = self._clock_ns()
@@ -124,7 +154,7 @@ class Gate:
                 f"Try again in {wait_s:.3f} s.",
                 wait_s=wait_s,
             )
-        if self.counters.in_flight >= behaviour.quota:
+        if self.counters.in_flight >= self._quota(behaviour, now):
             return Refusal(
                 why="concurrency",
                 code="rate_limit_exceeded",

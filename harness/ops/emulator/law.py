@@ -38,12 +38,12 @@ class Dice:
     def latency_s(self, behaviour: Behaviour, in_flight: int) -> float:
         """Return median * lognormal(sigma) * inflation, fixed when the call is let in as one of `in_flight`.
 
-        Its mean is median * exp(sigma^2 / 2).
+        Its mean is median * exp(sigma^2 / 2), without slowness.
         """
         latency_s = behaviour.latency_s
         if behaviour.sigma:
             latency_s *= self._random.lognormvariate(0.0, behaviour.sigma)
-        return latency_s * inflation(behaviour, in_flight)
+        return latency_s * inflation(behaviour, in_flight) * slowness(behaviour, in_flight)
 
 
 def inflation(behaviour: Behaviour, in_flight: int) -> float:
@@ -63,3 +63,27 @@ def inflation(behaviour: Behaviour, in_flight: int) -> float:
         return 1.0
     share = 1.0 if load >= full else (load - begin) / (full - begin)
     return 1 + (behaviour.inflation - 1) * share
+
+
+def slowness(behaviour: Behaviour, in_flight: int) -> float:
+    """Return the factor of a provider that refuses nobody and shares its power among all.
+
+    >>> [slowness(Behaviour(slow_from=10), n) for n in (1, 10, 15)]
+    [1.0, 1.0, 1.5]
+    """
+    return max(1.0, in_flight / behaviour.slow_from) if behaviour.slow_from else 1.0
+
+
+def quota_at(behaviour: Behaviour, seed: int, passed_s: float) -> int:
+    """Return the quota after so many seconds, for one seed always the same; 0 stays 0, and 1 is the least of others.
+
+    >>> quota_at(Behaviour(quota=50), 1, 1000.0)
+    50
+    >>> noisy = Behaviour(quota=50, noise_ratio=0.1, noise_every_s=15)
+    >>> [quota_at(noisy, 1, at_s) for at_s in (0.0, 14.9, 15.0, 30.0)]
+    [55, 55, 51, 55]
+    """
+    if not behaviour.noise_ratio or not behaviour.quota:
+        return behaviour.quota
+    drawn = random.Random(f"{seed} {int(passed_s // behaviour.noise_every_s)}").uniform(-1.0, 1.0)
+    return max(1, round(behaviour.quota * (1 + behaviour.noise_ratio * drawn)))

@@ -2,9 +2,16 @@
 
 import json
 import math
+from email.utils import formatdate
 from typing import Any
 
 from harness.ops.emulator.gate import Refusal
+
+_ABSURD = {
+    "day": b"retry-after: 86400\r\n",
+    "negative": b"retry-after: -5\r\n",
+    "words": b"retry-after: in a moment\r\n",
+}
 
 
 class Problem(Exception):
@@ -19,12 +26,22 @@ class Problem(Exception):
         }
 
 
-def too_many(refusal: Refusal) -> Problem:
-    """Return the 429 of a refusal; Retry-After is in whole seconds, retry-after-ms exact to the millisecond."""
+def too_many(refusal: Refusal, written: str = "seconds", now_s: float = 0.0) -> Problem:
+    """Return the 429 of a refusal; Retry-After is in whole seconds, retry-after-ms exact to the millisecond.
+
+    `written` otherwise: one of behaviour.RETRY_AFTER; `now_s` (epoch) is what a date counts from.
+    """
     problem = Problem(429, refusal.code, refusal.message, type_=refusal.type)
     # Less a billionth: a wait of 1.5 s made of ns must not become 1501 ms.
     wait_ms = math.ceil(refusal.wait_s * 1000 - 1e-9)
-    problem.head = b"retry-after: %d\r\nretry-after-ms: %d\r\n" % (-(-wait_ms // 1000), wait_ms)
+    match written:
+        case "seconds":
+            problem.head = b"retry-after: %d\r\nretry-after-ms: %d\r\n" % (-(-wait_ms // 1000), wait_ms)
+        case "date":
+            until = formatdate(math.ceil(now_s + wait_ms / 1000), usegmt=True)
+            problem.head = f"retry-after: {until}\r\n".encode()
+        case _:
+            problem.head = _ABSURD.get(written, b"")
     return problem
 
 
