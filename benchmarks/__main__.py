@@ -37,6 +37,12 @@ NAMES = (
     "simulator",
     "plan",
     "limiter",
+    "quota",
+    "isolation",
+    "dbpool",
+    "outage",
+    "ratelimit",
+    "permits",
 )
 PAIRS = 5  # below that a median of ratios says little
 
@@ -55,6 +61,16 @@ def open_servers() -> Iterator[Servers]:
         return
     with embedded() as servers:
         yield servers
+
+
+def _phases(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(one) for one in text.split(",")) if text else ()
+    except ValueError:
+        found = (0.0,)
+    if found and (len(found) != 3 or min(found) < 1.0):
+        raise click.BadParameter("--phases: three numbers of seconds, for example 600,600,600")
+    return found
 
 
 @click.command(help="Measure Harness and existing task queues on the same work.")
@@ -84,6 +100,8 @@ def open_servers() -> Iterator[Servers]:
 )
 @click.option("--minutes", type=click.FloatRange(min=0.2), help="chaos: how long faults go on (default 10; quick: 1).")
 @click.option("--seed", default=1, show_default=True, help="chaos: decides work and faults.")
+@click.option("--columns", default="", help="quota: only these: plain, noise, retry_after, sustained.")
+@click.option("--phases", default="", help="quota: three lengths in seconds (default 180,180,180).")
 def main(
     name: str,
     quick: bool,
@@ -93,6 +111,8 @@ def main(
     patience: float,
     minutes: float | None,
     seed: int,
+    columns: str,
+    phases: str,
 ) -> None:
     """Run one scenario, print its tables and write its JSON. Exits with 1 when the scenario says that it failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and workers are stopped on the way out
@@ -114,6 +134,8 @@ def main(
                 patience_s=0.0 if quick else patience,
                 minutes=minutes,
                 seed=seed,
+                columns=frozenset(filter(None, columns.split(","))),
+                phases_s=_phases(phases),
                 history_path=json_path.with_suffix(".history.json") if json_path else None,
             )
             report = scenario.run(bench)

@@ -18,7 +18,8 @@ from benchmarks.stage import Skipped, Stage
 class Bench:
     """One run of one scenario. `pairs` = interleaved rounds; `only` = names of the arms wanted (empty: all).
 
-    For chaos: how long it lasts (None: as it likes), its seed, and where the history of a failed run goes.
+    For chaos: how long it lasts (None: as it likes), its seed, and where the history of a failed run goes. For quota:
+    its columns (empty: all) and the length of its phases (empty: as it likes).
     """
 
     servers: Servers
@@ -32,6 +33,8 @@ class Bench:
     minutes: float | None = None
     seed: int = 1
     history_path: Path | None = None
+    columns: frozenset[str] = frozenset()
+    phases_s: tuple[float, ...] = ()
 
     def stage(self, arm: Arm) -> Stage:
         """Return a stage for the arm, with its files under this run's folder."""

@@ -24,6 +24,10 @@ class Submitter(ABC):
         for item in items:
             self.one(item)
 
+    def waiting(self) -> int:
+        """Return how many tasks wait for a worker, as the queue itself counts them."""
+        raise NotImplementedError("this queue isn't asked")
+
     def arrive(self, arrival: Arrival) -> None:
         """Submit what an arrival of a score brings: for a queue that knows no tenants, so many more tasks."""
         now_s = time.time()

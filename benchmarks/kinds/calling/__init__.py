@@ -1,0 +1,1 @@
+"""The kind that calls the provider of a benchmark."""
