@@ -47,7 +47,7 @@ def _play(bench: Bench, name: str) -> dict[str, Any]:
     provider = Provider()
     quota = 6 if bench.quick else QUOTA
     call_s = 0.3 if bench.quick else CALL_S
-    before_s, down_s, after_s = (5.0, 6.0, 25.0) if bench.quick else (BEFORE_S, DOWN_S, AFTER_S)
+    before_s, down_s, after_s = (4.0, 5.0, 15.0) if bench.quick else (BEFORE_S, DOWN_S, AFTER_S)
     if name == "harness":
         arm = arms.harness("harness_outage", provider, slots={"llm": 2 * quota})
     else:

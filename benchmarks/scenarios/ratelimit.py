@@ -49,7 +49,7 @@ def run(bench: Bench) -> dict[str, Any]:
 
 def _play(bench: Bench, name: str, what: str) -> dict[str, Any]:
     provider = Provider()
-    for_s = 15.0 if bench.quick else FOR_S
+    for_s = 8.0 if bench.quick else FOR_S
     limits = PLAYS[what]
     if name == "harness":
         table = {"limiter": "fixed", "capacity": QUOTA} | limits

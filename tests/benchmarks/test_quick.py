@@ -188,3 +188,61 @@ def test_the_limiter_reaches_its_figures_on_a_quota_that_moves(quick: Quick) -> 
     assert report["missed"] == []
     assert report["phases_600_s"]["csl"]["S=5"]["utilisation"] >= 0.95
     assert report["special"]["calls_per_s_under_429"] <= 1.2 * report["special"]["probing_floor_per_s"]
+def test_a_quota_is_kept_without_a_storm_of_429_and_a_provider_that_refuses_all_is_left_alone(quick: Quick) -> None:
+    report = quick("quota", "--columns", "plain,sustained")
+    ours, theirs = report["columns"]["plain"]["harness"], report["columns"]["plain"]["celery"]
+    assert ours["answered"] > 0 and theirs["answered"] > 0
+    assert report["rate_429"] < report["celery_rate_429"] / 2
+    assert report["utilisation"] > 0.25 and {"t95_down_s", "t95_up_s", "celery_t95_up_s"} <= report.keys()
+    assert report["calls_per_s_under_429"] < report["celery_calls_per_s_under_429"] / 4
+    ours = report["sustained"]["harness"]
+    assert ours["calls_per_s_under_429"] < ours["calls_per_s_before"] / 4
+    assert ours["workers"][1] <= ours["workers"][0], "no worker is added while the provider refuses"
+    assert ours["in_flight_under_429"] == 0
+
+
+def test_local_work_has_its_own_place_beside_a_saturated_provider(quick: Quick) -> None:
+    report = quick("isolation")
+    for one in report["arms"].values():
+        assert one["started"] == one["submitted"] and one["calls_answered"] > 0, one
+    assert report["local_wait_p95_s"] < report["celery_one_queue_local_wait_p95_s"]
+    ours, theirs = report["arms"]["harness"], report["arms"]["celery_two_queues"]
+    assert ours["rate_429"] < theirs["rate_429"] / 2
+
+
+def test_no_more_connections_than_the_pool_are_in_use_however_many_workers_there_are(quick: Quick) -> None:
+    report = quick("dbpool")
+    ours = report["arms"]["harness"]
+    for one in ours["by_workers"].values():
+        assert 0 < one["in_flight_max"] <= 20 and one["seen_active_max"] <= 20, one
+    assert 0 < ours["beside_foreign"]["in_flight_max"] <= 10
+    assert report["db_wait_p95_s"]["2"] < report["celery_db_wait_p95_s"]["2"]
+
+
+def test_an_outage_costs_no_task_and_no_storm_of_retries(quick: Quick) -> None:
+    report = quick("outage")
+    ours, theirs = report["arms"]["harness"], report["arms"]["celery"]
+    assert ours["failed"] == 0 and ours["attempts_without_a_call"] == 0
+    assert ours["retries"] <= ours["retries_allowed"]
+    assert ours["calls_while_down"] < theirs["calls_while_down"] / 2
+    assert report["recovery_s"] is not None and report["retry_ratio"] < report["celery_retry_ratio"]
+
+
+def test_rates_a_minute_are_used_and_not_exceeded(quick: Quick) -> None:
+    report = quick("ratelimit")
+    for what in ("rpm", "tpm"):
+        assert report[f"use_{what}"] > 0.5, report["arms"]["harness"][what]
+    assert report["worst_window"] <= 1.05 and report["rate_429"] <= 0.02
+
+
+def test_no_more_calls_are_under_way_than_permits_and_a_killed_worker_gives_its_own_back(
+    quick: Quick,
+) -> None:
+    report = quick("permits")
+    for name in ("load", "tight"):
+        assert 0 < report[name]["held_max"] <= report[name]["capacity"]
+        assert report[name]["scripts"] > 0 and report[name]["script_us"] > 0 and report[name]["p95_ms"] > 0
+    calls = report["calls"]
+    assert calls["in_flight_max_before_kill"] == calls["limit"]
+    assert calls["in_flight_max"] <= calls["in_flight_allowed"]
+    assert 0 < calls["abandoned"] <= calls["limit"] and calls["answered"] > calls["limit"]

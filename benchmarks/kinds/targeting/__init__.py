@@ -1,0 +1,1 @@
+"""The kind that holds a connection of a target database."""
