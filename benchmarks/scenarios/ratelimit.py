@@ -17,7 +17,7 @@ from benchmarks.limits.provider import Provider
 
 PAIRS = 1
 QUOTA, CALL_S, SLOTS = 200, 1.0, 48
-FOR_S = 240.0
+FOR_S = 180.0
 RPM = 600
 TPM, TOKENS, SPREAD = 600_000, 1000, 0.7
 FREE = 1_000_000_000

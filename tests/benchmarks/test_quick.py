@@ -188,6 +188,8 @@ def test_the_limiter_reaches_its_figures_on_a_quota_that_moves(quick: Quick) -> 
     assert report["missed"] == []
     assert report["phases_600_s"]["csl"]["S=5"]["utilisation"] >= 0.95
     assert report["special"]["calls_per_s_under_429"] <= 1.2 * report["special"]["probing_floor_per_s"]
+
+
 def test_a_quota_is_kept_without_a_storm_of_429_and_a_provider_that_refuses_all_is_left_alone(quick: Quick) -> None:
     report = quick("quota", "--columns", "plain,sustained")
     ours, theirs = report["columns"]["plain"]["harness"], report["columns"]["plain"]["celery"]
