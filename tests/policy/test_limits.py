@@ -192,6 +192,41 @@ def test_a_refusal_above_the_proven_ceiling_finds_the_edge_and_pauses_nothing() 
     assert csl.seen(callers.state, WHOLE, callers.now_s, 1) == 10
 
 
+def test_of_calls_that_are_sent_at_once_any_may_be_the_refused_one_and_the_edge_is_what_was_accepted() -> None:
+    callers = _filled(44, RAMP)
+    callers.now_s += 0.4
+    while callers.ask(1):
+        pass
+    assert len(callers.in_flight) == 48, "a step of the ramp: four calls at once, of which the downstream takes two"
+    callers.now_s += 0.1
+    callers.end(44, "refused")  # the first of the four came last
+    assert (callers.state.mode, callers.state.limit) == (HOLD, 47)
+    callers.end(45, "refused")
+    assert (callers.state.mode, callers.state.limit) == (HOLD, 46)
+    assert csl.seen(callers.state, WHOLE, callers.now_s, 1) == 46
+
+
+def test_a_canary_goes_beside_a_call_that_does_not_end() -> None:
+    callers = _filled(2)
+    callers.now_s += 1
+    callers.end(0, "overload")
+    assert callers.state.mode == DRAIN and len(callers.in_flight) == 1
+    asks = []
+    while callers.now_s < START_S + 60:
+        callers.now_s += 0.1
+        if callers.ask(1):
+            asks.append(callers.now_s)
+            callers.now_s += 0.2
+            callers.end(-1, "refused")
+    assert len(asks) >= 3, "somebody looks whether the downstream is back"
+    assert all(later - earlier >= csl.BESIDE_S for earlier, later in pairwise(asks))
+    while not callers.ask(1):
+        callers.now_s += 0.1
+    callers.now_s += 3.0
+    callers.ask(1)
+    assert callers.state.mode == RAMP
+
+
 def test_a_refusal_below_it_drains_until_one_canary_gets_through() -> None:
     callers = _filled(50)
     callers.end(0, "ok")

@@ -3,16 +3,19 @@
 A refusal for concurrency tells the quota (so many were in flight when the call was sent) and comes back fast, so one
 refused probe measures it. Each success pays EPSILON of a refusal.
 
-L1  Expected: refused with at least K in flight before it. L = K = that number, HOLD; nothing is paused.
+L1  Expected: refused with at least K in flight before it. L = K = that number, or what is in flight beside it when it
+    comes back, if that is more; HOLD; nothing is paused. (Of calls that are sent at once the refused may be the first.)
 L2  Unexpected: refused below K, or overload was named. DRAIN: no call until what is in flight has fallen to
     DRAIN_RATIO of where it was refused; then one canary. Refused: again, from there. Accepted: RAMP from there.
-L3  Sent before the episode began: it only sharpens (never raises) the limit.
+L3  Sent before the episode began: it only sharpens (never raises) the limit, to the fewest that were in flight before
+    one of the episode, or to what is in flight beside it.
 L4  RAMP: the last place was taken ACCEPT_S ago and nothing was refused: K = L, and L grows by RAMP_RATIO, but not
     past where a refusal was found in the last HI_S.
 L5  HOLD: somebody waits and the limit is used: one more, when a refusal is paid for and PROBE_LEAST_S have passed
     since the last probe, or PROBE_MOST_S have. Where the limit isn't used, it never grows.
 L6  Canaries that are refused with nothing else in flight come ever more seldom: every CANARY_MOST_S in the end. This
-    is the probing floor: one call in CANARY_MOST_S.
+    is the probing floor: one call in CANARY_MOST_S. When one call is left that doesn't end, a canary goes beside it
+    after BESIDE_S.
 L7  Time-outs: more than TIMEOUT_RATIO of at least TIMEOUT_CALLS in a window of WINDOW_S: K falls to TIMEOUT_CUT, and
     isn't probed for as long; in windows on end to TIMEOUT_FLOOR of what it was.
 L8  A key that others use too (more than NOISY_DRAINS drains in NOISY_S): NOISY_RATIO of the limit is used in HOLD.
@@ -50,6 +53,7 @@ PROBE_MOST_S = 120.0
 HI_S = 30.0
 CANARY_FIRST_S = 0.5
 CANARY_MOST_S = 5.0
+BESIDE_S = 2 * CANARY_MOST_S  # an answer may take minutes; nobody would notice meanwhile that the others are back
 WINDOW_S = 30.0
 TIMEOUT_RATIO = 0.05
 TIMEOUT_CALLS = 20
@@ -66,7 +70,11 @@ def seen(state: State, terms: Terms, now_s: float, priority: int) -> int:
     if now_s < state.blocked_s:
         return 0
     if state.mode == DRAIN:
-        return 0 if state.canary_s or now_s < state.pause_s else max(1, int(DRAIN_RATIO * state.n0))
+        if state.canary_s or now_s < state.pause_s:
+            return 0
+        if state.n0 <= 1 and now_s - max(state.pause_s, state.cut_s) >= BESIDE_S:
+            return 2
+        return max(1, int(DRAIN_RATIO * state.n0))
     limit = state.limit
     if state.mode == HOLD:
         if noisy(state, now_s):
@@ -139,12 +147,14 @@ def dropped(
         return _drained(state, terms, now_s, n_send, sent_s, retry_after_s)
     if sent_s < state.cut_s - SAME_S:
         _pay(state, 1.0)
-        return "sharpen" if _found(state, terms, min(state.limit, n_send)) else ""
+        state.n0 = min(state.n0, float(n_send))
+        return "sharpen" if _found(state, terms, min(state.limit, max(state.n0, in_flight))) else ""
     state.cut_s = now_s
     if n_send >= state.proven and not overload:
         _pay(state, 1.0)
-        changed = _found(state, terms, min(state.limit, n_send))
-        state.hi, state.hi_s, state.first = float(n_send), now_s, 0
+        changed = _found(state, terms, min(state.limit, max(n_send, in_flight)))
+        state.n0 = float(n_send)
+        state.hi, state.hi_s, state.first = state.limit, now_s, 0
         _hold(state, now_s)
         return "edge" if changed else ""
     _pay(state, FELL_COST)

@@ -60,7 +60,7 @@ class State:
     first: int = 1  # 1 until the first edge was found
     hi: float = 0.0  # where the last refusal was found, and when
     hi_s: float = 0.0
-    n0: float = 0.0  # DRAIN: the fewest in flight at which a call was refused
+    n0: float = 0.0  # the fewest in flight at which a call of this episode was refused
     canary_s: float = 0.0  # DRAIN: when the one call was sent (0: none is out), and how many were in flight then
     canary_n: float = 0.0
     refused: int = 0  # canaries refused in a row although nothing else was in flight

@@ -44,6 +44,7 @@ function P.limit_seen(st, cfg, now, priority)
     if cfg.limiter == $how.csl then
         if st.mode == $state.DRAIN then
             if st.canary_s > 0 or now < st.pause_s then return 0 end
+            if st.n0 <= 1 and now - math.max(st.pause_s, st.cut_s) >= $csl.BESIDE_S then return 2 end
             return math.max(1, math.floor($csl.DRAIN_RATIO * st.n0))
         end
         local limit = st.limit

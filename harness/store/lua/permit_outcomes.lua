@@ -94,13 +94,15 @@ function P.limit_dropped(st, cfg, now, n_send, sent_s, latency_s, n, retry_after
         end
         if sent_s < st.cut_s - $csl.SAME_S then
             P.csl_pay(st, 1)
-            return P.csl_found(st, cfg, math.min(st.limit, n_send)) and 'sharpen' or ''
+            st.n0 = math.min(st.n0, n_send)
+            return P.csl_found(st, cfg, math.min(st.limit, math.max(st.n0, n))) and 'sharpen' or ''
         end
         st.cut_s = now
         if n_send >= st.proven and not overload then
             P.csl_pay(st, 1)
-            local changed = P.csl_found(st, cfg, math.min(st.limit, n_send))
-            st.hi, st.hi_s, st.first = n_send, now, 0
+            local changed = P.csl_found(st, cfg, math.min(st.limit, math.max(n_send, n)))
+            st.n0 = n_send
+            st.hi, st.hi_s, st.first = st.limit, now, 0
             P.csl_hold(st, now)
             return changed and 'edge' or ''
         end
