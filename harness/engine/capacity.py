@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.kinds import registry
 from harness.policy import capacity as policy
+from harness.policy.calls import PHI_LEAST, PHI_MOST
 from harness.policy.capacity import Bound, Carries, Objection, Wish
 from harness.policy.resources import Live
 from harness.policy.settings import Pool, Topology
@@ -15,7 +16,6 @@ from harness.store.database import Connection
 from harness.store.resources import Change, ResourceNow
 
 PHI_FROM_LEASES = 5  # tasks at work with a resource: of fewer, their share in calls is chance
-PHI_LEAST, PHI_MOST = 0.05, 4.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

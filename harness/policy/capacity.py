@@ -16,10 +16,10 @@ from itertools import combinations
 from math import ceil
 from typing import Literal
 
+from harness.policy.calls import SLOTS_AHEAD
 from harness.policy.resources import CAPACITY_MOST, Live
 from harness.policy.settings import SYSTEM, Pool, Topology
 
-SLOTS_AHEAD = 1.1  # the planner's: one tenth more than the limit, so that the limiter can probe
 # Each worker process has two connections beside those of its slots, so that neither a busy pool nor a slow
 # statement delays a heartbeat: the heartbeat's own, and the watch's (drain, pauses, dead children).
 SIDE_CONNECTIONS = 2

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
@@ -47,6 +48,22 @@ def asks_twice(ctx: Context, payload: Asked) -> list[object]:
     return [len(set(backends))]
 
 
+@kind("test.target_in_parallel", pool="db", input=Asked, resources={DB: 2}, timeout_s=30)
+def asks_in_parallel(ctx: Context, payload: Asked) -> list[object]:
+    backends: list[int] = []
+
+    def ask() -> None:
+        with ctx.target(DB) as connection:
+            backends.extend(row[0] for row in connection.execute("SELECT pg_backend_pid(), pg_sleep(0.2)::text"))
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [len(backends), len(set(backends))]
+
+
 @kind("test.target_of_others", pool="db", input=Asked, timeout_s=30)
 def asks_undeclared(ctx: Context, payload: Asked) -> None:
     with ctx.target(DB):
@@ -67,7 +84,7 @@ def process(stage: Stage) -> Iterator[ProcessState]:
         process.targets.keep({}, until_s=0.0)
 
 
-def submit(stage: Stage, statement: str, kind: str = "test.target", **more: int) -> list[int]:
+def submit(stage: Stage, statement: str, kind: str = "test.target", **more: Any) -> list[int]:
     return stage.submit(kind, input=json.dumps({"statement": statement}), **more)
 
 
@@ -132,6 +149,14 @@ def test_uses_of_one_task_share_one_connection(stage: Stage, process: ProcessSta
     (task,) = submit(stage, "", kind="test.target_twice")
     stage.run_all(process)
     assert stage.one("SELECT output FROM task_body WHERE task_id = %s", task) == [1]
+
+
+def test_threads_of_a_kind_share_as_many_connections_as_it_declares(
+    stage: Stage, process: ProcessState, target: TargetDatabase
+) -> None:
+    (task,) = submit(stage, "", kind="test.target_in_parallel", signature=f"{DB}=2")
+    stage.run_all(process)
+    assert stage.one("SELECT output FROM task_body WHERE task_id = %s", task) == [5, 2]
 
 
 def test_there_are_never_more_connections_than_leases_whatever_the_threads(
