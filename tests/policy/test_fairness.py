@@ -52,13 +52,19 @@ def test_the_next_tenant_is_the_least_of_all_by_band_clock_and_id(facts: tuple[L
     tenants.dead |= dead
     weights = sum(owners.weight(t) for t in of_class.tenants.keys() | flight.classes[2].keys())
 
-    def rank(tenant: int) -> tuple[bool, float, int]:
-        held, weight = flight.classes[2].get(tenant), owners.weight(tenant)
-        v = line.clocks()[2, tenant, 0] + (held.overrun_s / weight if held else 0.0)
-        full = held is not None and held.cost >= weight * (flight.costs[2] + 1.0) / weights
-        return full or (v - line.accounts[2].v) * weight > AHEAD_TASKS * line.accounts[2].est_s, v, tenant
+    def had(tenant: int) -> float:
+        held = flight.classes[2].get(tenant)
+        return line.clocks()[2, tenant, 0] + (held.overrun_s / owners.weight(tenant) if held else 0.0)
 
     may = [t.id for t in of_class.tenants.values() if t.id not in dead and t.signatures.keys() - {"browser=1"}]
+    v_least = max([line.accounts[2].v, *([min(had(tenant) for tenant in may)] if may else [])])  # V, as it is now
+
+    def rank(tenant: int) -> tuple[bool, float, int]:
+        held, weight = flight.classes[2].get(tenant), owners.weight(tenant)
+        full = held is not None and held.cost >= weight * (flight.costs[2] + 1.0) / weights
+        ahead = (had(tenant) - v_least) * weight > AHEAD_TASKS * line.accounts[2].est_s
+        return full or ahead, had(tenant), tenant
+
     assert tenants.best() == (min(may, key=rank) if may else None)
 
 
