@@ -147,7 +147,7 @@ def test_a_short_wait_is_served_by_wake_up_in_the_slot(line: Line) -> None:
     freed_s = time.monotonic()
     line.others.finish(theirs, Report(outcome="success"))
     thread.join(5)
-    assert time.monotonic() - freed_s < 1.0
+    assert time.monotonic() - freed_s < 3.0, "less than it would have waited"
     assert line.stage.state(task) == "succeeded" and line.stage.row(task)["postponements"] == 0
     assert line.facts()["waited"] == 1
 

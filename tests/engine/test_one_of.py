@@ -96,7 +96,10 @@ def test_a_task_whose_models_resource_is_gone_is_sent_again_to_the_usual_one(sta
 def test_a_model_whose_resource_is_not_configured_stops_the_start_and_its_tasks_alone(
     stage: Stage, settings: Any
 ) -> None:
-    left = {"llm:p": settings.HARNESS_TOPOLOGY.resources["llm:p"]}
+    left = {
+        "llm:p": settings.HARNESS_TOPOLOGY.resources["llm:p"],
+        "db:main": Resource(name="db:main", held="task", capacity=1),  # of db.report, which is looked at before
+    }
     settings.HARNESS_TOPOLOGY = replace(settings.HARNESS_TOPOLOGY, resources=left)
     with pytest.raises(Invalid, match=r"llm:p:large', unknown to resources\.toml"):
         registry.check_against(settings.HARNESS_TOPOLOGY)
