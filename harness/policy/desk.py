@@ -25,6 +25,7 @@ from harness.policy import retry_budget
 from harness.policy.breaker import OPEN, Breaker
 from harness.policy.bucket import Bucket
 from harness.policy.limits import STRATEGIES, Strategy, guard
+from harness.policy.limits.csl import CANARY_MOST_S
 from harness.policy.limits.guard import Guard
 from harness.policy.limits.state import DRAIN, MODES, State, Terms, asked, begin, clamp, restart, wait_s
 from harness.policy.permits import DOOR_S, Limit, Report
@@ -133,8 +134,7 @@ def binding(
     if tenant_cap is not None and tenant_used >= tenant_cap:
         return "tenant", 0.0
     if strategy_of(live).seen(state, terms_of(live), now_s, priority) - in_flight <= ahead:
-        draining = one.limiter != "fixed" and state.mode == DRAIN and not state.canary_s and now_s < state.pause_s
-        return "concurrency", state.pause_s - now_s if draining else 0.0
+        return "concurrency", _pause_s(desk, live, now_s)
     if now_s < desk.door_s:
         limit = limit_now(desk, live)
         if desk.door >= 1 + int(limit * (now_s - desk.born_s) / DOOR_S):
@@ -250,6 +250,17 @@ def proven(desk: Desk, live: Live) -> int:
     return int(desk.limiter.proven) or (live.proven or 0)
 
 
+def blocked_until_s(desk: Desk, live: Live, now_s: float) -> float:
+    """Return until when the resource has asked to be sent nothing; 0.0 when it hasn't.
+
+    A pause counts too while more of it is left than the limiter makes by itself (csl.CANARY_MOST_S): no slot waits for
+    that long, so nobody should be released meanwhile.
+    """
+    if now_s < desk.limiter.blocked_s:
+        return desk.limiter.blocked_s
+    return desk.limiter.pause_s if _pause_s(desk, live, now_s) > CANARY_MOST_S else 0.0
+
+
 def rate_wait_s(desk: Desk, live: Live, now_s: float) -> float:
     """Return the seconds until one more request and one more token are free."""
     one = live.resource
@@ -264,6 +275,14 @@ def rate_wait_s(desk: Desk, live: Live, now_s: float) -> float:
 def strategy_of(live: Live) -> Strategy:
     """Return the resource's limiter."""
     return STRATEGIES[live.resource.limiter]
+
+
+def _pause_s(desk: Desk, live: Live, now_s: float) -> float:
+    """Return the seconds for which a drain still sends nothing at all."""
+    state = desk.limiter
+    if live.resource.limiter == "fixed" or state.mode != DRAIN or state.canary_s:
+        return 0.0
+    return max(0.0, state.pause_s - now_s)
 
 
 def _rated(desk: Desk, live: Live, now_s: float, ahead: int, tokens: int) -> tuple[Limit, float] | None:

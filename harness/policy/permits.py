@@ -132,8 +132,9 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """A resource at `at_s`. `proven` 0: nothing proven; `asked`: tasks that have asked and not ended; `mode`: ramp,
-    hold, drain, fixed; `rate_wait_s`: until a request and a token are free; times 0.0: not blocked, not open."""
+    """A resource at `at_s`. `proven` 0: nothing proven; `asked`: tasks that have asked, and neither ended nor given up;
+    `mode`: ramp, hold, drain, fixed; `blocked_until_s`: also of a pause longer than a limiter's own; `rate_wait_s`:
+    until a request and a token are free; times 0.0: not blocked, not open."""
 
     at_s: float
     limit: int

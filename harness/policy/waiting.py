@@ -4,12 +4,17 @@ A slot that waits does nothing, and a task that goes back costs two transactions
 worth about as long as a call takes. Nobody waits in a slot for more than WAIT_MOST_S (architecture, decision 13), but
 P0: it is never put back because others are before it. What nobody gets before a known time (a bucket, a block, an open
 breaker) isn't waited for in a slot for longer, by P0 neither. Times are seconds.
+
+Who goes back at once is replaced by the leader at its next tick, and so on, many times a second. So who is first for
+room (rule R3 releases one more than the limit) waits WAIT_MOST_S, whatever it expects; and whoever is behind waits
+LEAST_S, in which the leader reads that there is one too many.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 WAIT_MOST_S = 5.0
+LEAST_S = 1.0  # four readings of the leader
 OF_A_CALL_RATIO = 0.4  # of a call's own length is little beside it
 TURNS = 2.0  # or two turns of the limit: who is that near gets its permit
 GIVE_UP_RATIO = 2.0  # of what it was willing to wait: the figures were wrong
@@ -52,7 +57,7 @@ def decide(refusal: Refusal, *, priority: int, waited_s: float, left_s: float = 
 
     >>> room = Refusal(lacks="room", wait_s=0.0, ahead=0, limit_now=20, call_s=5.0)
     >>> decide(room, priority=2, waited_s=0.0)
-    Wait(most_s=4.0, expected_s=0.25)
+    Wait(most_s=5.0, expected_s=0.25)
     >>> decide(Refusal(lacks="rate", wait_s=30.0, ahead=0, limit_now=20, call_s=5.0), priority=2, waited_s=0.0)
     GiveBack(after_s=30.0)
     """
@@ -64,7 +69,9 @@ def decide(refusal: Refusal, *, priority: int, waited_s: float, left_s: float = 
     if refusal.lacks == "rate" or priority == 0:
         # A bucket gives at the moment that it says, and is only used up if somebody waits for it then.
         willing_s = WAIT_MOST_S
-    most_s = min(WAIT_MOST_S, GIVE_UP_RATIO * willing_s)
-    if expected_s <= willing_s and waited_s < most_s and left_s > 0:
+    most_s = min(WAIT_MOST_S, GIVE_UP_RATIO * willing_s) if expected_s <= willing_s else 0.0
+    if refusal.lacks == "room" and refusal.wait_s <= WAIT_MOST_S:
+        most_s = WAIT_MOST_S if refusal.ahead == 0 else max(most_s, LEAST_S)
+    if waited_s < most_s and left_s > 0:
         return Wait(most_s=most_s, expected_s=expected_s)
     return GiveBack(after_s=expected_s)

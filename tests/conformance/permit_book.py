@@ -132,10 +132,13 @@ class Book:
 
     def give_up(self, ask: Ask, process: str, lives: Mapping[str, Live], now_s: float) -> int:
         facts = self.tasks.get(ask.task, {}).pop(ask.member, None)
+        idle = not self.tasks.get(ask.task)
         for want in ask.wants:
             place = self._place(lives[want.resource], now_s)
             place.line.pop(f"{process} {ask.member}", None)
             place.seen.pop(f"{process} {ask.member}", None)
+            if idle:
+                place.asked.pop(ask.task, None)
         for fact in facts or ():
             self._free(fact, ask.member, lives[fact.resource], now_s, unsent=True)
         return int(facts is not None)
@@ -171,7 +174,7 @@ class Book:
             waiting_p0=sum(1 for other in place.line.values() if other < P0_SCORE),
             asked=sum(1 for until_s in place.asked.values() if until_s >= now_s),
             mode=desk.mode(live, state),
-            blocked_until_s=state.blocked_s if now_s < state.blocked_s else 0.0,
+            blocked_until_s=desk.blocked_until_s(it, live, now_s),
             breaker=MODES[it.breaker.mode] if live.resource.breaker else "closed",  # type: ignore[arg-type]
             breaker_until_s=it.breaker.until_s if shut else 0.0,
             rate_wait_s=desk.rate_wait_s(it, live, now_s),

@@ -226,7 +226,7 @@ class Played:
             else "drop",
             resource=self.dice.choice(("", wants[-1].resource)),
             tokens=tokens,
-            retry_after_s=self.dice.choice((0.0, 0.0, 2.0, 45.0)),
+            retry_after_s=self.dice.choice((0.0, 0.0, 2.0, 20.0, 45.0)),
             rate=kind == "rate",
             overload=kind == "overload",
             failure=kind in ("failure", "timeout", "overload"),

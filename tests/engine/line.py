@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.engine import execute
 from harness.engine.process import ProcessState
-from harness.policy.permits import Ask, Granted, Reading, Want
+from harness.policy.permits import Ask, Granted, Reading, Refused, Want
 from harness.policy.resources import Live
 from harness.store.permits import Permits
 from tests.stage import Stage
@@ -31,19 +31,27 @@ class Line:
 
     def take(self, name: str, number: int, tokens: int = 0) -> Granted:
         """A permit that somebody else holds."""
+        found = self._ask(name, number, tokens, waits=False)
+        assert isinstance(found, Granted), found
+        return found
+
+    def stand(self, name: str, number: int) -> None:
+        """Somebody else waits before who comes from now on."""
+        found = self._ask(name, number, 0, waits=True)
+        assert isinstance(found, Refused), found
+
+    def _ask(self, name: str, number: int, tokens: int, *, waits: bool) -> Granted | Refused:
         wants = (Want(name, tokens),)
         ask = Ask(
-            member=f"999:1:{number}",
+            member=f"{1000 - number}:1:{number}",
             tenant=1,
             priority=1,
             calls_done=0,
             since_s=time.time(),
-            waits=False,
+            waits=waits,
             wants=wants,
         )
-        found = self.others.acquire(ask)
-        assert isinstance(found, Granted), found
-        return found
+        return self.others.acquire(ask)
 
     def run(self, name: str = "test.call", **more: Any) -> int:
         (task,) = self.stage.submit(name, **more)

@@ -143,6 +143,7 @@ def test_a_short_wait_is_served_by_wake_up_in_the_slot(line: Line) -> None:
     theirs = line.take(LLM, 1)
     task, thread = line.start()
     wait_until(lambda: line.reading().waiting == 1, within_s=5)
+    thread.join(0.1)  # what is over sooner than LOOK_S / 10 isn't counted as a wait
     assert SCRIPT.seen == []
     freed_s = time.monotonic()
     line.others.finish(theirs, Report(outcome="success"))
@@ -156,6 +157,7 @@ def test_what_is_not_worth_the_slot_goes_back_in_line_without_an_attempt_and_say
     line.set(LLM, capacity=1)
     line.process.downstream._call_s[LLM] = 60.0  # a call takes a minute
     line.take(LLM, 1)
+    line.stand(LLM, 2)
     began_s = time.monotonic()
     task = line.run()
     assert time.monotonic() - began_s < 4.0 and SCRIPT.seen == []
@@ -164,9 +166,9 @@ def test_what_is_not_worth_the_slot_goes_back_in_line_without_an_attempt_and_say
     assert line.stage.events(task) == ["submit", "claim", "postpone"]
     data = line.stage.one("SELECT data FROM event WHERE task_id = %s AND event = 'postpone'", task)
     assert data["class"] == "no_permit"
-    assert data["reason"] == "llm:default: limited to 1 calls at a time; 0 wait before this one"
-    assert 59 < line.due_in_s(task) < 63
-    assert line.reading().waiting == 0 and line.reading().asked == 1, "only who holds the permit has asked"
+    assert data["reason"] == "llm:default: limited to 1 calls at a time; 1 wait before this one"
+    assert 119 < line.due_in_s(task) < 123
+    assert line.reading().asked == 2, "who holds the permit, and who is before it"
 
 
 def test_p0_waits_in_its_slot_where_others_go_back(line: Line) -> None:

@@ -1,10 +1,12 @@
 """R4: who waits in the slot, who goes back in line."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.policy.waiting import WAIT_MOST_S, GiveBack, Refusal, Wait, decide
+from harness.policy.waiting import LEAST_S, WAIT_MOST_S, GiveBack, Refusal, Wait, decide
 
 REFUSALS = st.builds(
     Refusal,
@@ -21,8 +23,8 @@ def test_nobody_but_p0_waits_in_a_slot_for_more_than_five_seconds(
     refusal: Refusal, priority: int, waited_s: float
 ) -> None:
     match decide(refusal, priority=priority, waited_s=waited_s):
-        case Wait(most_s=most_s, expected_s=expected_s):
-            assert waited_s < most_s <= WAIT_MOST_S and expected_s <= WAIT_MOST_S
+        case Wait(most_s=most_s):
+            assert waited_s < most_s <= WAIT_MOST_S and refusal.wait_s <= WAIT_MOST_S
         case GiveBack(after_s=after_s):
             assert after_s >= refusal.wait_s
 
@@ -71,7 +73,8 @@ def test_every_wait_ends(refusal: Refusal, priority: int) -> None:
         (2, 1, 2.0, False),  # three
         (7, 20, 5.0, True),  # 8 x 0.25 s <= 0.4 x 5 s
         (8, 20, 5.0, False),
-        (0, 1, 20.0, False),  # a turn is longer than any slot waits
+        (1, 1, 20.0, False),  # a turn is longer than any slot waits
+        (0, 1, 20.0, True),  # but the first may have its turn at any time, and nobody would take its place but the next
         (99, 50, 0.01, False),
     ],
 )
@@ -79,12 +82,30 @@ def test_a_turn_or_two_and_less_than_half_a_call_is_worth_the_slot(
     ahead: int, limit: int, call_s: float, waits: bool
 ) -> None:
     refusal = Refusal(lacks="room", wait_s=0.0, ahead=ahead, limit_now=limit, call_s=call_s)
-    assert isinstance(decide(refusal, priority=2, waited_s=0.0), Wait) == waits
+    assert isinstance(decide(refusal, priority=2, waited_s=LEAST_S), Wait) == waits
 
 
 def test_the_rest_of_a_block_counts_before_the_turns() -> None:
-    refusal = Refusal(lacks="room", wait_s=1.9, ahead=0, limit_now=20, call_s=5.0)
-    assert decide(refusal, priority=2, waited_s=0.0) == GiveBack(after_s=2.15)
+    refusal = Refusal(lacks="room", wait_s=1.9, ahead=1, limit_now=20, call_s=5.0)
+    assert decide(refusal, priority=2, waited_s=LEAST_S) == GiveBack(after_s=2.4)
+
+
+@given(REFUSALS, st.integers(0, 3), st.floats(0, WAIT_MOST_S))
+def test_nobody_goes_back_for_want_of_room_before_the_leader_can_have_read_that_there_is_none(
+    refusal: Refusal, priority: int, waited_s: float
+) -> None:
+    full = replace(refusal, lacks="room")
+    waits = isinstance(decide(full, priority=priority, waited_s=waited_s), Wait)
+    assert waits or full.wait_s > WAIT_MOST_S or waited_s >= LEAST_S
+
+
+@given(REFUSALS, st.integers(1, 3), st.floats(0, 2 * WAIT_MOST_S))
+def test_who_is_first_for_room_goes_back_only_after_five_seconds_or_when_nobody_gets_any_for_longer(
+    refusal: Refusal, priority: int, waited_s: float
+) -> None:
+    first = replace(refusal, lacks="room", ahead=0)
+    waits = waited_s < WAIT_MOST_S and first.wait_s <= WAIT_MOST_S
+    assert isinstance(decide(first, priority=priority, waited_s=waited_s), Wait) == waits
 
 
 def test_a_bucket_is_waited_for_and_an_open_breaker_is_not() -> None:

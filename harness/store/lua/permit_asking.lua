@@ -122,6 +122,12 @@ function P.rated(st, cfg, now, ahead)
     return nil, 0
 end
 
+-- For so long a drain still sends nothing at all.
+function P.pause_left(st, cfg, now)
+    if cfg.limiter == $how.fixed or st.mode ~= $state.DRAIN or st.canary_s > 0 then return 0 end
+    return math.max(0, st.pause_s - now)
+end
+
 -- What refuses a call now, and for how long at least (0: nobody knows); nil when nothing does.
 function P.binding(st, cfg, now, n, ahead, priority, mine)
     if cfg.breaker > 0 then
@@ -132,8 +138,7 @@ function P.binding(st, cfg, now, n, ahead, priority, mine)
     if now < st.blocked_s then return 'blocked', st.blocked_s - now end
     if cfg.cap >= 0 and mine >= cfg.cap then return 'tenant', 0 end
     if P.limit_seen(st, cfg, now, priority) - n <= ahead then
-        local draining = cfg.limiter ~= $how.fixed and st.mode == $state.DRAIN and st.canary_s == 0 and now < st.pause_s
-        return 'concurrency', draining and st.pause_s - now or 0
+        return 'concurrency', P.pause_left(st, cfg, now)
     end
     if now < st.door_s then
         local limit = P.limit_now(st, cfg)

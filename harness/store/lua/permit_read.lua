@@ -15,6 +15,11 @@ function P.rate_wait(st, cfg, now)
     return longest
 end
 
+function P.blocked_until(st, cfg, now)
+    if now < st.blocked_s then return st.blocked_s end
+    return P.pause_left(st, cfg, now) > $csl.CANARY_MOST_S and st.pause_s or 0
+end
+
 local now, answer = P.clock(ARGV[1]), {}
 for i = 1, #KEYS do
     local key, cfg = KEYS[i], P.config(ARGV[1 + i])
@@ -25,12 +30,12 @@ for i = 1, #KEYS do
         if P.step(key, st, cfg, now, n, line, -1) then P.wake(key, st, cfg, now, n) end
         P.save(key, st)
     end
-    local blocked, shut, breaker = now < st.blocked_s, cfg.breaker > 0 and st.b_mode == $breaker.OPEN, 'closed'
+    local shut, breaker = cfg.breaker > 0 and st.b_mode == $breaker.OPEN, 'closed'
     if cfg.breaker > 0 then breaker = ({'closed', 'open', 'half_open'})[st.b_mode + 1] end
     answer[i] = {
         P.exact(now), P.limit_now(st, cfg), P.proven(st, cfg), cfg.capacity, n, line,
         redis.call('ZCOUNT', key .. ':line', '-inf', '(' .. '$permits.P0_SCORE'),
-        redis.call('ZCOUNT', key .. ':asked', now, '+inf'), P.mode_of(st, cfg), P.exact(blocked and st.blocked_s or 0),
+        redis.call('ZCOUNT', key .. ':asked', now, '+inf'), P.mode_of(st, cfg), P.exact(P.blocked_until(st, cfg, now)),
         breaker, P.exact(shut and st.b_until_s or 0), P.exact(P.rate_wait(st, cfg, now)),
     }
 end
