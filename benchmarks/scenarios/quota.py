@@ -145,9 +145,10 @@ def _sustained(bench: Bench, who: str) -> dict[str, Any]:
         began_s = time.monotonic()
         _sleep_until(stage, began_s + before_s)
         provider.change(quota=0)
-        workers = [len(machine.descendants(stage.pids()))]
+        workers, postponed = [len(machine.descendants(stage.pids()))], [_postponed(stage, who)]
         _sleep_until(stage, began_s + before_s + under_s)
         workers.append(len(machine.descendants(stage.pids())))
+        postponed.append(_postponed(stage, who))
         provider.change(quota=_quotas(bench)[0])
         _sleep_until(stage, began_s + before_s + under_s + after_s)
         told = provider.timeline()
@@ -160,11 +161,17 @@ def _sustained(bench: Bench, who: str) -> dict[str, Any]:
         "falls_after_s": judge.falls_below_s(rows, every_s, before_s, up_s, 1.2 * FLOOR_PER_S, reached_s),
         "in_flight_under_429": judge.per_s(late, every_s, lambda row: row.busy_s),
         "workers": workers,
+        "postponed_per_s": round((postponed[1] - postponed[0]) / under_s, 2),
         "back_after_s": judge.settled_s(rows, every_s, up_s, up_s + after_s),
         "refused_at_s": [before_s, up_s],
         "calls_by_s": judge.by_second(rows, every_s, lambda row: row.calls),
         "in_flight_by_s": judge.by_second(rows, every_s, lambda row: row.busy_s),
     }
+
+
+def _postponed(stage: Stage, who: str) -> int:
+    """Return how often tasks have gone back in line so far; Celery's retries are seen by the provider."""
+    return int(stage.drive("ends", of="call")["postponements"]) if who == "harness" else 0
 
 
 def _phases(bench: Bench) -> list[float]:
@@ -206,9 +213,16 @@ def _print(bench: Bench, report: dict[str, Any]) -> None:
     ]
     title = f"quota {' -> '.join(map(str, report['quotas']))}, {' / '.join(f'{s:g}' for s in report['phases_s'])} s"
     bench.table(title, ("column", *keys), rows)
-    names = ("calls_per_s_before", "calls_per_s_under_429", "falls_after_s", "in_flight_under_429", "back_after_s")
-    under = [(who, *[found[name] for name in names]) for who, found in report["sustained"].items()]
-    bench.table("429 to everything", ("arm", "calls/s before", "under 429", "after s", "in flight", "back s"), under)
+    columns = {
+        "calls_per_s_before": "calls/s before",
+        "calls_per_s_under_429": "under 429",
+        "falls_after_s": "after s",
+        "in_flight_under_429": "in flight",
+        "postponed_per_s": "postponed/s",
+        "back_after_s": "back s",
+    }
+    under = [(who, *[found[key] for key in columns]) for who, found in report["sustained"].items()]
+    bench.table("429 to everything", ("arm", *columns.values()), under)
     if report["sustained"] and bench.history_path:
         path = bench.history_path.with_name(bench.history_path.name.replace(".history.json", ".svg"))
         path.write_text(chart.sustained(report["sustained"]), encoding="utf-8")
