@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.policy import pressure as pressures
 from harness.policy.errors import Invalid
 from harness.policy.resources import Resource
 from harness.policy.resources import parse as parse_resource
@@ -44,12 +45,16 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Topology:
-    """All of resources.toml. `database_connections` is the budget of Harness's own database."""
+    """All of resources.toml. `database_connections` is the budget of Harness's own database.
+
+    `pressure`: the signals with their thresholds.
+    """
 
     database_connections: int
     pools: Mapping[str, Pool]
     resources: Mapping[str, Resource]
     targets: Mapping[str, Target] = field(default_factory=dict)
+    pressure: Mapping[str, pressures.Signal] = field(default_factory=lambda: pressures.SIGNALS)
 
     def pool(self, name: str) -> Pool:
         """Return one pool. Raises: Invalid naming the pools there are."""
@@ -63,7 +68,7 @@ class Topology:
 
 def parse(raw: Mapping[str, object]) -> Topology:
     """Build the topology from parsed TOML. Raises: Invalid naming the key."""
-    _only(raw, {"database", "pools", "resources", "targets"}, "")
+    _only(raw, {"database", "pools", "resources", "targets", "pressure"}, "")
     database = _table(raw, "database", "")
     _only(database, {"connections"}, "database.")
     pools = {name: _pool(name, _table(_table(raw, "pools", ""), name, "pools.")) for name in _table(raw, "pools", "")}
@@ -79,6 +84,7 @@ def parse(raw: Mapping[str, object]) -> Topology:
         pools=pools,
         resources=resources,
         targets=parse_targets(raw, resources),
+        pressure=pressures.parse(_table(raw, "pressure", "") if "pressure" in raw else {}),
     )
 
 

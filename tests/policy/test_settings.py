@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.policy.errors import Invalid
+from harness.policy.pressure import SIGNALS
 from harness.policy.settings import parse
 
 
@@ -50,6 +51,37 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_key(
     for name in path[:-1]:
         table = table[name]
     table[path[-1]] = value
+    with pytest.raises(Invalid, match=r"resources\.toml") as caught:
+        parse(raw)
+    assert caught.value.field == key
+
+
+def test_thresholds_of_pressure_are_set_by_their_table_and_the_others_stay(raw: dict[str, Any]) -> None:
+    raw["pressure"] = {"queue_depth": {"elevated": 0.6, "critical": 9}, "llm_in_use": {"critical": 1.5}}
+    found = parse(raw).pressure
+    depth = found["queue_depth"]
+    assert (depth.elevated, depth.high, depth.critical) == (0.6, 1.0, 9.0)
+    assert found["llm_in_use"].critical == 1.5
+    assert found["retry_storm"] == SIGNALS["retry_storm"]
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"queue_depht": {"high": 2}}, "pressure.queue_depht"),
+        ({"queue_depth": {"hihg": 2}}, "pressure.queue_depth.hihg"),
+        ({"queue_depth": 2}, "pressure.queue_depth"),
+        *(({"queue_depth": {"high": wrong}}, "pressure.queue_depth.high") for wrong in (0, -1, "2", True, math.nan)),
+        ({"queue_depth": {"high": 0.5}}, "pressure.queue_depth.high"),
+        ({"queue_depth": {"elevated": 2}}, "pressure.queue_depth.high"),
+        ({"queue_depth": {"high": 4}}, "pressure.queue_depth.critical"),
+        ({"queue_depth": {"high": math.inf}}, "pressure.queue_depth.critical"),
+    ],
+)
+def test_thresholds_that_make_no_sense_or_are_out_of_order_are_refused_by_their_key(
+    raw: dict[str, Any], table: object, key: str
+) -> None:
+    raw["pressure"] = table
     with pytest.raises(Invalid, match=r"resources\.toml") as caught:
         parse(raw)
     assert caught.value.field == key

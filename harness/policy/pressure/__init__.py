@@ -1,0 +1,33 @@
+"""Backpressure: signals, and the level that they come to. Pure: facts -> `measure` -> `step` -> level -> actions.
+
+`SIGNALS` is the one table of what is watched. A signal is added by a row there, its reading in `measure`, and facts of
+the store (store.pressure) and the simulator (sim.pressure); a test demands all of them.
+"""
+
+from harness.policy.pressure.actions import P3_SHARE, done, p3_most
+from harness.policy.pressure.facts import Facts
+from harness.policy.pressure.machine import EVERY_S, Change, Known, Reading, State, read, step
+from harness.policy.pressure.measure import READS, Memory, learn, measure
+from harness.policy.pressure.signals import SIGNALS, Level, Signal, parse
+
+__all__ = (
+    "EVERY_S",
+    "P3_SHARE",
+    "READS",
+    "SIGNALS",
+    "Change",
+    "Facts",
+    "Known",
+    "Level",
+    "Memory",
+    "Reading",
+    "Signal",
+    "State",
+    "done",
+    "learn",
+    "measure",
+    "p3_most",
+    "parse",
+    "read",
+    "step",
+)
