@@ -161,6 +161,8 @@ RULES: dict[str, Rule] = {
              means="far more messages wait than leases: workers that take work are gone, or don't listen"),
         Rule(name="observe_late", look="observed", level="warning",
              means="nobody has kept how resources stand for 30 s: is beat running, and a worker of the pool system?"),
+        Rule(name="level_late", look="observed", level="warning",
+             means="nobody has evaluated the pressure for 30 s: the last level holds until `observe` runs again"),
         # Charges are folded once, fences and trace agree with the attempts.
         Rule(name="charged_twice", look="charges", means="more was charged than was released"),
         Rule(name="charges_not_folded", look="charges", means="a dispatcher leads, but charges stay",

@@ -2,25 +2,27 @@
 
 A beat brings it to the pool `system`. Two at once do it once (an advisory lock); one that dies between its commit and
 what it tells Redis does it again, and writes no change twice. Nothing waits for it: after Redis was emptied all begin
-with what was kept last, so without it they begin with older values.
+with what was kept last, so without it they begin with older values. Then it evaluates the pressure (engine.pressure).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
+from harness.engine import pressure
+from harness.engine.pressure import alone
 from harness.engine.readings import Reads
 from harness.policy.calls import Reading
 from harness.policy.permits import Change
 from harness.policy.resources import Live, Resource
+from harness.policy.settings import Topology
 from harness.store import overrides, resources
 from harness.store.database import Connection
 from harness.store.permits import Permits
 from harness.store.resources import ResourceNow
 from harness.telemetry import logs
 
-ONCE = 0x0B5E7E  # the advisory lock
 SAME_S = 1e-3  # two changes of one limit to one value closer than this are one: it comes from Redis with 6 digits
 TURNS_MOST = 20  # of a thousand changes each; what is left is kept the next time
 
@@ -48,15 +50,17 @@ class Observed:
     states: int = 0
     changes: int = 0
     overrides_over: int = 0
+    judged: pressure.Judged = field(default_factory=pressure.Judged)
 
 
-def observe(connection: Connection, configured: Mapping[str, Resource], url: str) -> Observed:
+def observe(connection: Connection, topology: Topology, url: str) -> Observed:
     """Do one round. `url`: of the Redis with the permits. Raises: psycopg.Error."""
-    live = resources.effective(connection, configured)
+    live = resources.effective(connection, topology.resources)
     reader, now = _permits(url)
     now.clear()
     now.update(live)
-    return keep(connection, configured, live, reader)
+    found = keep(connection, topology.resources, live, reader)
+    return replace(found, judged=pressure.judge(connection, topology))
 
 
 def keep(
@@ -74,7 +78,7 @@ def keep(
     for _ in range(TURNS_MOST):
         page = permits.changes()
         with connection.transaction():
-            if not _alone(connection):
+            if not alone(connection):
                 return Observed(skipped=True, overrides_over=over)
             n, m = resources.keep(connection, seen, _new(connection, page))
             states, changes = states + n, changes + m
@@ -83,11 +87,6 @@ def keep(
         permits.kept(page[-1].id)
         seen = []
     return Observed(states=states, changes=changes, overrides_over=over)
-
-
-def _alone(connection: Connection) -> bool:
-    row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (ONCE,)).fetchone()
-    return bool(row and row[0])
 
 
 def _new(connection: Connection, page: Sequence[Change]) -> list[resources.Change]:

@@ -244,8 +244,11 @@ def delete_old_reasons(connection: Connection, *, before: datetime) -> Iterator[
 
 
 def delete_old_limits(connection: Connection, *, before: datetime) -> Iterator[int]:
-    """Delete changes of limits, and overrides that ended, before a time, a batch each time; yields how many."""
-    for table, moment in (("limit_change", "at"), ("override", "ended_at")):
+    """Delete changes of limits and of the level, and overrides that ended, before a time, a batch each time.
+
+    Yields how many.
+    """
+    for table, moment in (("limit_change", "at"), ("level_change", "at"), ("override", "ended_at")):
         statement = compose.SQL(
             "DELETE FROM {table} WHERE id = ANY(ARRAY("
             "SELECT id FROM {table} WHERE {moment} < %s ORDER BY {moment} LIMIT %s))"

@@ -38,11 +38,11 @@ def tidy() -> Any:
 
 @shared_task(name="harness.observe", ignore_result=True, max_retries=0)
 def observe() -> None:
-    """Keep how resources stand. While it doesn't run the last values hold, and the leader says so."""
+    """Keep how resources stand, and evaluate the pressure. While it doesn't run the last hold, and that is told."""
     from django.conf import settings
 
     from harness.engine import observe as stage
     from harness.store.database import connect
 
     with connect(settings.DATABASE_URL, "engine", application_name="harness-observe") as connection:
-        stage.observe(connection, settings.HARNESS_TOPOLOGY.resources, settings.HARNESS_PERMITS_URL)
+        stage.observe(connection, settings.HARNESS_TOPOLOGY, settings.HARNESS_PERMITS_URL)

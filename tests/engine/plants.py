@@ -382,6 +382,14 @@ def observe_late(house: House) -> Planted:
     return Planted("observe")
 
 
+def level_late(house: House) -> Planted:
+    house.force(
+        "INSERT INTO level (id, level, since, seen_at, state, readings) "
+        "VALUES (1, 2, clock_timestamp(), clock_timestamp() - interval '31 seconds', '{}', '{}')"
+    )
+    return Planted("level")
+
+
 AGO = "clock_timestamp() - interval '20 minutes'"
 PLANTS: dict[str, Callable[[House], Planted]] = {
     plant.__name__: plant
@@ -393,6 +401,7 @@ PLANTS: dict[str, Callable[[House], Planted]] = {
         never_due, paused_without_hold, version_unknown, pool_over_slots, tenant_over_cap, run_over_cap, quota_over_cap,
         resource_over_capacity, flow_missing, queue_too_long, charged_twice, charges_not_folded, usage_differs,
         fence_went_back, attempts_miscounted, trace_gap, trace_elsewhere, old_transaction, dead_rows, observe_late,
+        level_late,
     )
 }  # fmt: skip
 

@@ -8,8 +8,9 @@ import redis
 from django.conf import settings
 
 from harness.engine import observe, operate
+from harness.engine.pressure import ONCE
 from harness.policy.resources import Resource
-from harness.store import resources
+from harness.store import pressure, resources
 from harness.store.permits import Permits
 from tests.engine.downstreams import LLM, Downstreams
 from tests.stage import Stage
@@ -73,7 +74,7 @@ def test_who_dies_between_the_commit_and_redis_makes_nobody_write_a_change_again
 def test_two_at_once_do_it_once(stage: Stage, downstreams: Downstreams) -> None:
     downstreams.fail()
     with stage.open() as other, other.transaction():
-        other.execute("SELECT pg_advisory_xact_lock(%s)", (observe.ONCE,))
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (ONCE,))
         assert kept(downstreams).skipped
         assert changes(stage) == [] and resources.kept(stage.connection) == {}
     assert not kept(downstreams).skipped and changes(stage)
@@ -124,6 +125,8 @@ def test_the_task_of_the_beat_keeps_what_is_so(stage: Stage, broker_url: str) ->
     assert resources.kept(stage.connection).keys() == {
         name for name, one in settings.HARNESS_TOPOLOGY.resources.items() if one.held == "call"
     }
+    level = pressure.now(stage.connection)
+    assert level is not None and level.now_s - level.seen_s < 30
 
 
 def test_the_beat_comes_every_five_seconds_to_the_pool_system() -> None:

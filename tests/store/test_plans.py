@@ -92,6 +92,17 @@ def test_the_auditor_reads_windows_and_rows_by_key(stage: Stage, analysed: bool)
                 assert by_key or "task_head" in line, (name, line)
 
 
+@pytest.mark.parametrize("analysed", [False, True])
+def test_signals_are_read_from_the_newest_rows_and_by_flow(stage: Stage, analysed: bool) -> None:
+    fill(stage, 5000)
+    if analysed:
+        with psycopg.connect(stage.url, autocommit=True) as owner:
+            owner.execute("ANALYZE task; ANALYZE attempt")
+    for line in plan_of(stage, "pressure/facts").splitlines():
+        if re.search(r"Scan .*on (task|attempt)\b", line):
+            assert re.search(r"using (task_pkey|task_head|attempt_pkey)", line), line
+
+
 def test_a_tick_reads_no_more_with_many_finished_tasks_than_with_none(stage: Stage) -> None:
     stage.add_session({"db": 4})
     stage.submit(n=50)

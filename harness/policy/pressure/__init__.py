@@ -6,8 +6,8 @@ the store (store.pressure) and the simulator (sim.pressure); a test demands all 
 
 from harness.policy.pressure.actions import P3_SHARE, done, p3_most
 from harness.policy.pressure.facts import Facts
-from harness.policy.pressure.machine import EVERY_S, Change, Known, Reading, State, read, step
-from harness.policy.pressure.measure import READS, Memory, learn, measure
+from harness.policy.pressure.machine import EVERY_S, STEP_MOST_S, Change, Known, Reading, State, read, step
+from harness.policy.pressure.measure import READS, Memory, depth_told, learn, measure
 from harness.policy.pressure.signals import SIGNALS, Level, Signal, parse
 
 __all__ = (
@@ -15,6 +15,7 @@ __all__ = (
     "P3_SHARE",
     "READS",
     "SIGNALS",
+    "STEP_MOST_S",
     "Change",
     "Facts",
     "Known",
@@ -23,6 +24,7 @@ __all__ = (
     "Reading",
     "Signal",
     "State",
+    "depth_told",
     "done",
     "learn",
     "measure",

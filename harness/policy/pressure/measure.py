@@ -28,6 +28,7 @@ SILENT_S = 60.0  # demand says nothing so long after the first look
 DAY_S = 86_400.0
 FAILED = (ErrorClass.TIMEOUT, ErrorClass.SERVER_ERROR, ErrorClass.NETWORK)
 DONE = (Event.SUCCEED, Event.FAIL, Event.BURY)  # attempts that tell of their work: the others were cut short
+COUNT_LEAST, COUNT_MOST = 5_000, 100_000  # waiting tasks that are counted
 KINDS_MOST = 500  # whose baselines are kept
 
 
@@ -35,10 +36,12 @@ KINDS_MOST = 500  # whose baselines are kept
 class Memory:
     """What is known from earlier looks. `since_s`: for how long there have been looks.
 
-    `usual_s`: the 95th percentile of each kind's times over the last day, with how long it has been known.
+    `a_second`: tasks that got done a second, at the last. `usual_s`: the 95th percentile of each kind's times over the
+    last day, with how long it has been known.
     """
 
     since_s: float = 0.0
+    a_second: float = 0.0
     usual_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -84,7 +87,17 @@ def learn(memory: Memory, facts: Facts, passed_s: float) -> Memory:
         usual[kind] = (before + (_p95(times) - before) * weight, min(known_s + passed_s, DAY_S))
     while len(usual) > KINDS_MOST:
         usual.pop(min(usual, key=lambda kind: usual[kind][1]))
-    return Memory(since_s=min(memory.since_s + passed_s, DAY_S), usual_s=usual)
+    a_second = _a_second(facts, places(facts))
+    return Memory(since_s=min(memory.since_s + passed_s, DAY_S), a_second=a_second, usual_s=usual)
+
+
+def depth_told(memory: Memory, critical: float) -> int:
+    """Return how many waiting tasks have to be counted to tell a depth of `critical`: more are no worse.
+
+    >>> depth_told(Memory(a_second=10.0), 3.0), depth_told(Memory(), 3.0), depth_told(Memory(a_second=1e6), 3.0)
+    (21600, 5000, 100000)
+    """
+    return int(min(COUNT_MOST, max(COUNT_LEAST, 1.2 * critical * DEPTH_S * memory.a_second)))
 
 
 def places(facts: Facts) -> dict[str, Place]:
@@ -96,7 +109,8 @@ def places(facts: Facts) -> dict[str, Place]:
         for name, n in needs(held.signature):
             leases[name] += n * held.leases
     for name, limit in limits.items():
-        found[name] = Place(limit.limit / _phi(limit, leases[name]))
+        if limit.limit > 0:  # one that somebody has closed isn't a place where work waits for capacity
+            found[name] = Place(limit.limit / _phi(limit, leases[name]))
 
     def whose(pool: str, signature: str) -> Iterator[tuple[Place, int]]:
         for name, n in ((pool, 1), *needs(signature)):
@@ -131,10 +145,13 @@ def _queue_depth(look: _Look) -> float:
     waiting = sum(waits.number for waits in look.facts.waiting)
     if not waiting:
         return 0.0
-    pools = [look.places[pool] for pool in look.facts.slots if pool in look.places]
-    # What is under way counts as well: of tasks that take longer than the window none may have ended in it.
-    a_second = max(len(look.facts.ended) / look.facts.ended_s, sum(one.in_use / one.mean_s() for one in pools))
-    return _over(waiting, a_second * DEPTH_S)
+    return _over(waiting, _a_second(look.facts, look.places) * DEPTH_S)
+
+
+def _a_second(facts: Facts, found: Mapping[str, Place]) -> float:
+    """Return tasks that get done a second; of those that take longer than the window none may have ended in it."""
+    pools = [found[pool] for pool in facts.slots if pool in found]
+    return max(len(facts.ended) / facts.ended_s, sum(one.in_use / one.mean_s() for one in pools))
 
 
 def _oldest_age(look: _Look) -> float:
@@ -201,7 +218,7 @@ def _llm_rate_limit(look: _Look) -> float | None:
 def _llm_in_use(look: _Look) -> float | None:
     if look.facts.limits is None:
         return None
-    behind = [(look.places[name], one) for name, one in look.facts.limits.items() if one.calls]
+    behind = [(look.places[name], one) for name, one in look.facts.limits.items() if one.calls and one.limit > 0]
     return max((_over(one.in_use, one.limit) for place, one in behind if any(place.waiting)), default=0.0)
 
 

@@ -9,6 +9,7 @@ from harness.store.models.documents import Chunk, Document
 from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Pause
 from harness.store.models.people import Person, SentForm
+from harness.store.models.pressure import LevelChange, LevelNow
 from harness.store.models.reasons import PoolNow, WaitReason
 from harness.store.models.resources import LimitChange, Override, ResourceState
 from harness.store.models.schedules import Schedule, TaskTerm
@@ -43,6 +44,8 @@ __all__ = [
     "Leader",
     "Lease",
     "LeaseMember",
+    "LevelChange",
+    "LevelNow",
     "LimitChange",
     "Override",
     "Pause",
