@@ -88,6 +88,7 @@ def decide(connection: Connection, topology: Topology, memory: Memory) -> Iterat
         flight=seen.flight,
         urgent=urgent,
         tenant_caps=memory.course.tenant_caps,
+        level=seen.level,
     )
     left.reserved = {name: one for line in memory.lines.values() for name, one in line.reserved.items()}
     if scopes.ramps:

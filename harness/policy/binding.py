@@ -243,12 +243,14 @@ def _beyond_quota(facts: Facts) -> Check:
 
 
 def _kept_back(held: Mapping[int, str]) -> Check:
-    """What only the plan knows, of the flows that it looked at last: rules 11 and 14."""
+    """What only the plan knows, of the flows that it looked at last: rules 11 and 14, and the level's."""
 
     def check(flow: Flow) -> Reason | None:
         name, _, resource = held.get(flow.id, "").partition(":")
         if name == "reserved":
             return Reason(Code.RESERVED, resource, {"resource": resource})
+        if name == "pressure":
+            return Reason(Code.PRESSURE, "", {"pool": flow.key[0]})
         return Reason(Code.FAN_OUT, "", {"pool": flow.key[0]}) if name == "fan_out" else None
 
     return check

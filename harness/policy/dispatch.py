@@ -2,7 +2,9 @@
 
 Rule 7, the order in which a free slot is offered: P0 while its credit lasts or nobody else waits; the lanes that may
 pick, the most overdue first; P1, P2, P3; P0 again. The last slots may be P0's alone (quota.headroom). Inside a class
-the tenant, inside a tenant the run (fairness.py), inside a run the oldest task whose needs have room.
+the tenant, inside a tenant the run (fairness.py), inside a run the oldest task whose needs have room. Under pressure
+(elevated and above) P3 is passed over in that order while P1 or P2 waits and it holds half of the slots; its lane
+stays.
 
 D4  All or none: a pick takes slot, caps, quotas and resources in one step (quota.py), a refusal takes nothing.
 D5  One head for each (run, signature): a head that doesn't fit holds back its own flow only, and the reason is kept.
@@ -30,6 +32,7 @@ from harness.policy.known import Kinds
 from harness.policy.lanes import AGED, LANES, NO_LANE, P0
 from harness.policy.line import Line, Run, Tenant
 from harness.policy.plan import Pick, Plan, Reserved
+from harness.policy.pressure import Level, p3_most
 from harness.policy.quota import Gate, headroom
 from harness.policy.reserve import leaves, reserve
 from harness.policy.room import Room
@@ -123,7 +126,7 @@ class _Planner:
             if found is not None:
                 return found
             for p in self.classes:
-                candidate = self._candidate(p)
+                candidate = None if p == 3 and self._pressed() else self._candidate(p)
                 if candidate is not None:
                     return candidate, NO_LANE
         return (urgent, P0) if urgent is not None else None
@@ -140,6 +143,13 @@ class _Planner:
                 return None
             return candidate, lane
         return None
+
+    def _pressed(self) -> bool:
+        """Whether P3 holds all that the pressure leaves it, beyond its lanes: while P1 or P2 waits."""
+        if self.room.level is Level.NORMAL or (self.tenants[1] is None and self.tenants[2] is None):
+            return False
+        held = sum([one.leases for one in self.flight.classes[3].values()]) - self.flight.lanes[lanes.P3]
+        return held >= p3_most(self.slots, self.room.level)
 
     def _open(self) -> list[int]:
         return [lane for lane in (lanes.P2, lanes.P3) if self._credit(lane) >= 0]
@@ -345,11 +355,12 @@ class _Planner:
         """Return why each flow that has a task left got no slot for it."""
         held: dict[int, str] = {}
         full = self.room.free[self.pool] <= 0
+        pressed = self._pressed()
         for number, seen in self.heads.seen.items():
             flow = self.line.flows[number]
             if seen.heads:
                 reason = "slots" if full else self._reason(flow, seen.heads[0])
-                held[number] = reason or "headroom"
+                held[number] = reason or ("pressure" if flow.priority == 3 and pressed else "headroom")
             elif seen.used and not seen.more and seen.passed:
                 held[number] = "quarantine"
         return held

@@ -58,6 +58,7 @@ class Code(StrEnum):
     RESERVED = "reserved"
     SHARE = "share"
     FAN_OUT = "fan_out"
+    PRESSURE = "pressure"
     RAMP = "ramp"
     QUARANTINE = "quarantine"
     OWN_LINE = "own_line"
@@ -233,6 +234,12 @@ TABLE: dict[Code, Entry] = {
         label="The run's most of long tasks beside others",
         words="The long tasks of this run hold as many places of {pool} as a run's may beside others.",
         frees="It starts when one of them ends.",
+    ),
+    Code.PRESSURE: Entry(
+        who=Who.SYSTEM,
+        label="Pressure",
+        words="P3 holds its part of {pool} while more urgent work waits there and the system is under pressure.",
+        frees="It starts when one of P3 there ends, when nothing more urgent waits, or when the pressure is over.",
     ),
     Code.RAMP: Entry(
         who=Who.SYSTEM,

@@ -14,6 +14,7 @@ from harness.policy.flight import Flight
 from harness.policy.flow import needs
 from harness.policy.lanes import NO_LANE
 from harness.policy.plan import Reserved
+from harness.policy.pressure import Level
 from harness.policy.settings import SYSTEM
 
 Pause = tuple[str, str, str, str]  # scope, key, source, reason
@@ -50,7 +51,7 @@ class Room:
     `flight`: by pool, what its tasks hold. `ends`: (when, signature) of leases that hold a resource. `reserved`: what
     each pool's last plan keeps for somebody (rule 11); whoever begins a tick gathers it from the lines. `urgent`: how
     much more P0 has of a resource than is in `capacities`. `tenant_caps`: how many each tenant may hold of a resource;
-    `of_tenants`: what (tenant, resource) holds of those.
+    `of_tenants`: what (tenant, resource) holds of those. `level`: of pressure.
     """
 
     slots: Mapping[str, int]
@@ -67,6 +68,7 @@ class Room:
     urgent: Mapping[str, int] = field(default_factory=dict)
     tenant_caps: Mapping[str, int] = field(default_factory=dict)
     of_tenants: dict[tuple[int, str], int] = field(default_factory=dict)
+    level: Level = Level.NORMAL
 
 
 def measure(
@@ -78,6 +80,7 @@ def measure(
     flight: Sequence[InFlight],
     urgent: Mapping[str, int] = NOTHING,
     tenant_caps: Mapping[str, int] = NOTHING,
+    level: Level = Level.NORMAL,
 ) -> Room:
     """Return the room that slots, capacities and quotas (tenant, scope, name, cap) leave beside what is in flight."""
     paused = {key for scope, key, _, _ in pauses if scope == "pool"}
@@ -90,6 +93,7 @@ def measure(
         flight={pool: Flight() for pool in slots},
         urgent=urgent,
         tenant_caps=tenant_caps,
+        level=level,
     )
     for use in flight:
         count(room, use)

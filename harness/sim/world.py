@@ -22,6 +22,7 @@ from harness.policy.look import decide
 from harness.policy.outlook import Course, Outlook
 from harness.policy.owners import Owners
 from harness.policy.plan import Pick, Plan
+from harness.policy.pressure import Level
 from harness.policy.ramp import WHOLE_AFTER_S
 from harness.policy.room import Pause, Room
 from harness.policy.settings import QUARANTINE, SYSTEM
@@ -106,6 +107,7 @@ class World:
         self.estimates: dict[str, float] = {}
         self.course = Course()  # of resources that are held by the call, if there are any
         self.ramps: list[tuple[str, str, float]] = []  # scope, key of pauses that ended, and when
+        self._level = Level.NORMAL
         self._plan = plan
         self._first_come = first_come
         self._watch = watch
@@ -161,7 +163,12 @@ class World:
             flight=[use_of(lease) for lease in self.leases.values()],
             urgent=urgent,
             tenant_caps=self.course.tenant_caps,
+            level=self._level,
         )
+
+    def press(self, level: Level) -> None:
+        """Take note of the level of pressure; the next tick goes by it."""
+        self._level = self.room.level = level
 
     def see(self, outlook: Outlook) -> None:
         """Take note of what permits say, as the leader does at its next tick (policy.outlook)."""

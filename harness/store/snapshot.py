@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from harness.policy.accounts import Charge, ClockRow, CreditRow
 from harness.policy.flow import Asked, FlowFacts, Head
 from harness.policy.owners import NEW, TenantFacts
+from harness.policy.pressure import Level
 from harness.policy.ramp import WHOLE_AFTER_S
 from harness.policy.room import InFlight
 from harness.store import sql
@@ -40,10 +41,12 @@ class KnownFlow:
 class InUse:
     """The time of the look (the server's, in epoch seconds); slots by pool (of live, undrained sessions); leases.
 
-    `flight`: what is in flight. `charges`: of leases that ended, (id, pool, charge). `flows`: that no leader knows yet.
+    `level`: of pressure. `flight`: what is in flight. `charges`: of leases that ended, (id, pool, charge). `flows`:
+    that no leader knows yet.
     """
 
     now_s: float = 0.0
+    level: Level = Level.NORMAL
     slots: dict[str, int] = field(default_factory=dict)
     flight: list[InFlight] = field(default_factory=list)
     charges: list[tuple[int, str, Charge]] = field(default_factory=list)
@@ -126,7 +129,7 @@ def in_use(connection: Connection, *, charged: int = 0) -> InUse:
         elif what == "slots":
             found.slots[pool] = n
         else:
-            found.now_s = x
+            found.now_s, found.level = x, Level(n or 0)
     return found
 
 

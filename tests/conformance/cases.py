@@ -73,6 +73,7 @@ class Case:
     written_ago_s: float = 0.0
     bundled: dict[str, bool] = field(default_factory=dict)
     beyond: list[int] = field(default_factory=list)
+    level: int = 0
     tenant_caps: dict[str, int] = field(default_factory=dict)  # of resources
     readings: list[dict[str, dict[str, Any]]] = field(default_factory=list)  # what permits said, one after the other
 
@@ -124,6 +125,7 @@ def make(number: int) -> Case:
     )
     _fill(case, dice, pools, flows=400 if crowded else dice.choice((0, 1, 3, 12, 50, 120)))
     _remember(case, dice, pools)
+    case.level = number % 3
     _read(case, dice)
     return case
 

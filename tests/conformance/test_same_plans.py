@@ -15,6 +15,7 @@ from harness.policy.accounts import ClockRow, CreditRow
 from harness.policy.flow import FlowFacts, Head
 from harness.policy.outlook import configured
 from harness.policy.plan import Pick, Plan
+from harness.policy.pressure import Level
 from harness.sim.flows import Flow
 from harness.sim.rows import Lease, Task, Tenant
 from harness.sim.world import Tick, World
@@ -43,6 +44,7 @@ def plans_of_the_store(connection: Connection, case: Case) -> tuple[list[Decided
         connection.execute("RESET ROLE")
         (at_s,) = connection.execute(INSERT, (json.dumps(case, default=vars),)).fetchone() or (0.0,)
         connection.execute(f"SET ROLE {engine}")
+        connection.execute("INSERT INTO level VALUES (1, %s, now(), now(), '{}', '{}')", (case.level,))
         epoch = leader.take(connection, "conformance")
         assert epoch is not None
         memory = Memory()
@@ -72,6 +74,7 @@ def ticks_of_the_world(case: Case, at_s: float, now_s: float) -> list[Tick]:
     world.estimates |= case.estimates
     world.pause([(scope, key, "operator", "test") for scope, key in case.pauses])
     world.stand(beyond=case.beyond)
+    world.press(Level(case.level))
     world.ramps = [(scope, key, now_s - ago_s) for scope, key, ago_s in case.ramps]
     remember(world, case, at_s - case.written_ago_s)
     for lease in case.leases:
