@@ -24,6 +24,7 @@ from harness.sim.scenario import (
     Measure,
     Pause,
     Phase,
+    Said,
     Scenario,
     Steps,
     TenantGroup,
@@ -35,6 +36,7 @@ from harness.sim.vary import Value, variations
 from harness.sim.world import FIRST_COME, PLANS
 
 CLASSES = ("p0", "p1", "p2", "p3")
+SAID = ("db_connection_usage", "db_pool_wait", "http_pool_wait")  # signals that a world has nothing to read from
 FIXED: Mapping[str, Value] = MappingProxyType({})  # nothing is varied
 
 
@@ -101,6 +103,8 @@ def parse(
         pauses=tuple(_pause(one) for one in top.tables("pauses")),
         breakers=tuple(_breaker(one, resources) for one in top.tables("breakers")),
         losses=tuple(_loss(one, pools) for one in top.tables("losses")),
+        pressure=top.flag("pressure", default=False),
+        said=tuple(_said(one, duration_s) for one in top.tables("readings")),
         phases=_phases(top.tables("phases"), duration_s),
         dispatcher=_dispatcher(top.table("dispatcher", {})),
         measure=_measure(top.table("measure", {}), duration_s),
@@ -305,6 +309,18 @@ def _loss(table: Table, pools: Mapping[str, Steps]) -> Loss:
     )
     table.done()
     return loss
+
+
+def _said(table: Table, duration_s: float) -> Said:
+    from_s = table.number("from_s", 0.0)
+    said = Said(
+        signal=table.text("signal", among=SAID),
+        value=table.number("value"),
+        from_s=from_s,
+        until_s=table.number("until_s", duration_s, above=from_s),
+    )
+    table.done()
+    return said
 
 
 def _phases(tables: list[Table], duration_s: float) -> tuple[Phase, ...]:

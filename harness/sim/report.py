@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.policy.lifecycle import Event
+from harness.policy.pressure import Level
 from harness.sim.meter import Use, quantile
 from harness.sim.run import COST_EVERY, Played, play
 from harness.sim.scenario import Expect, Scenario
@@ -59,6 +60,7 @@ def simulate(scenario: Scenario, *, seed: int | None = None) -> Report:
         "resources": _uses([cell.meter.resources for cell in cells]),
         "phases": _phases(cells),
         "starvation": _starvation(cells),
+        "pressure": _pressure(cells),
         "caps_exceeded": sum(_exceeded(cell) for cell in cells),
         "cost": _cost(cells),
     }
@@ -75,6 +77,26 @@ def _counts(cells: Sequence[Played]) -> dict[str, int]:
     for cell in cells:
         total.update(cell.counts)
     return {name: total[name] for name in sorted(COUNTS | total.keys())}
+
+
+def _pressure(cells: Sequence[Played]) -> Tree:
+    """The level over time, where it was evaluated: of several cells the worst. Levels are numbers: 0 is normal."""
+    found = [cell.pressure for cell in cells if cell.pressure is not None]
+    if not found:
+        return {}
+    changes = [turn for one in found for turn in one.changes]
+    return {
+        "changes": max(len(one.changes) for one in found),
+        "worst": max((int(change.after) for _, change in changes), default=0),
+        "last": max(int(one.state.level) for one in found),
+        "first_up_s": min((at_s for at_s, _ in changes), default=0.0),
+        "last_down_s": max((at_s for at_s, _ in changes), default=0.0),
+        "lasted_s": {level.word: max(one.lasted_s[level] for one in found) for level in Level},
+        "story": [
+            {"at_s": at_s, "to": change.after.word, "by": {name: one.value for name, one in change.signals.items()}}
+            for at_s, change in found[0].changes
+        ],
+    }
 
 
 def find(figures: Mapping[str, Any], path: str) -> float | None:

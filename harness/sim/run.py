@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 from harness.policy import admission
-from harness.policy.lifecycle import State
+from harness.policy.errors import ErrorClass
+from harness.policy.lifecycle import Event, State
+from harness.policy.pressure import EVERY_S, Change
 from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
 from harness.sim import permits, replay, workload
 from harness.sim.clock import Clock
 from harness.sim.ledger import Reading, between
 from harness.sim.meter import FEW_TENANTS, Meter
+from harness.sim.pressure import Pressure
 from harness.sim.rows import Task, Tenant
 from harness.sim.scenario import Scenario
 from harness.sim.workers import Workers
@@ -47,6 +50,7 @@ class Played:
     first_s: float
     last_s: float
     phases: dict[str, Reading]
+    pressure: Pressure | None = None
 
 
 def play(scenario: Scenario, *, seed: int, cell: int = 0) -> Played:
@@ -93,7 +97,9 @@ class _Play:
             kinds=scenario.kinds,
             wake=self._wake,
             sweep_s=scenario.dispatcher.sweep_s,
+            ended=self._ended,
         )
+        self.pressure = Pressure(self.world, scenario.said, self._level_changed) if scenario.pressure else None
         self._ticked_s = -1.0
         self._tick_planned = False
         self._first_s: float | None = None
@@ -120,7 +126,9 @@ class _Play:
         self.cost.cpu_s = time.process_time() - began_s
         first_s = self._first_s or 0.0
         last_s = max(first_s, self.workers.last_s)
-        return Played(world, meter, self.counts, self.cost, clock.now_s, first_s, last_s, self._phases)
+        played = Played(world, meter, self.counts, self.cost, clock.now_s, first_s, last_s, self._phases)
+        played.pressure = self.pressure
+        return played
 
     def _plan_ahead(self) -> None:
         scenario, clock = self.scenario, self.clock
@@ -152,6 +160,8 @@ class _Play:
             clock.at(loss.at_s, self.workers.kill, loss)
         self._next_arrival()
         clock.beat(scenario.dispatcher.sweep_s, self._sweep)
+        if self.pressure:
+            clock.beat(EVERY_S, self._evaluate)
 
     def _share(self, n: int) -> int:
         """This cell's part of n; all parts together are n."""
@@ -195,7 +205,9 @@ class _Play:
             run = self.world.add_run(tenant, work.fanout_cap) if work.as_run else None
             for number in range(work.batch):
                 kind = kinds[number % len(kinds)]
-                self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
+                task = self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
+                if self.pressure:
+                    self.pressure.recent.came(task, self.clock.now_s)
             self._came(work.batch)
         self._next_arrival()
 
@@ -212,6 +224,8 @@ class _Play:
             ready=not recorded.ready_s,
             replay=recorded.attempts,
         )
+        if self.pressure:
+            self.pressure.recent.came(task, now_s)
         if recorded.ready_s:
             self.clock.at(now_s + recorded.ready_s, self.workers.ripen, task)
         if recorded.withdrawn_s is not None:
@@ -275,6 +289,21 @@ class _Play:
         self.world.fold_charges()
         self.workers.hand_back()
         self.clock.beat(self.scenario.dispatcher.sweep_s, self._sweep)
+
+    # -- pressure
+
+    def _evaluate(self, _: None) -> None:
+        assert self.pressure is not None
+        self.pressure.evaluate()
+        self.clock.beat(EVERY_S, self._evaluate)
+
+    def _ended(self, task: Task, slot_s: float, event: Event, error: ErrorClass | None) -> None:
+        if self.pressure:
+            self.pressure.recent.ended(task, slot_s, event, error, self.clock.now_s)
+
+    def _level_changed(self, change: Change) -> None:
+        self.counts[f"level_{change.after.word}"] += 1
+        self._wake()
 
     # -- what changes
 

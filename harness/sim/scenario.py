@@ -118,6 +118,16 @@ class Breaker:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What a signal reads for a while, of those that a world has nothing to measure them from."""
+
+    signal: str
+    value: float
+    from_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
     """A worker process with so many slots of a pool dies; another is there `back_s` later."""
 
@@ -187,6 +197,8 @@ class Scenario:
     pauses: tuple[Pause, ...] = ()
     breakers: tuple[Breaker, ...] = ()
     losses: tuple[Loss, ...] = ()
+    pressure: bool = False  # signals are measured, and the level acts
+    said: tuple[Said, ...] = ()
     phases: tuple[Phase, ...] = ()
     dispatcher: Dispatcher = field(default_factory=Dispatcher)
     measure: Measure

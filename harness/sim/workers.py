@@ -25,7 +25,10 @@ Ending = tuple[Lease, Task, float, ErrorClass | None]  # slot-seconds, and how t
 
 
 class Workers:
-    """All pools' workers. `wake`: called when a slot is free or a task ready. `sweep_s`: how often the sweep looks."""
+    """All pools' workers. `wake`: called when a slot is free or a task ready. `sweep_s`: how often the sweep looks.
+
+    `ended`: told of each attempt that ended by itself.
+    """
 
     def __init__(
         self,
@@ -38,10 +41,12 @@ class Workers:
         kinds: Mapping[str, Kind],
         wake: Callable[[], None],
         sweep_s: float,
+        ended: Callable[[Task, float, Event, ErrorClass | None], None] | None = None,
     ) -> None:
         self.last_s = 0.0  # when the last task ended
         self._world, self._clock, self._meter, self._dice, self._counts = world, clock, meter, dice, counts
         self._kinds, self._wake, self._sweep_s = kinds, wake, sweep_s
+        self._ended = ended
         self._live = dict(world.slots)
         self._busy = dict.fromkeys(world.slots, 0)
         self._unclaimed: dict[str, deque[Lease]] = {pool: deque() for pool in world.slots}
@@ -121,6 +126,8 @@ class Workers:
             keep=bool(zombie_s),
         )
         self._counts[str(event)] += 1
+        if self._ended:
+            self._ended(task, slot_s, event, error)
         if state in TERMINAL:
             self.last_s = self._clock.now_s
         elif delay_s is not None and (delay_s or state is not State.QUEUED):
