@@ -204,3 +204,20 @@ def test_findings_of_the_auditor_are_shown_to_who_sees_every_tenant_and_changed_
     assert house.login("root").post(f"/admin/store/auditfinding/{finding}/delete/").status_code == 403
     assert house.login("ours-admin").get("/admin/store/auditfinding/").status_code == 403
     assert house.stage.one("SELECT how FROM audit_finding") == ""
+
+
+def test_changes_of_the_level_are_shown_to_who_sees_every_tenant_and_changed_by_nobody(house: House) -> None:
+    assert "The level has never changed." in house.login("viewer").get("/admin/store/levelchange/").text
+    change = house.stage.one(
+        "INSERT INTO level_change (at, before, after, signals, done) VALUES (now(), 0, 2, "
+        """'{"p1_wait": {"value": 0.6, "score": 1}, "retry_storm": {"value": 0.12, "score": 2}}', 'P3 gives way') """
+        "RETURNING id"
+    )
+    client = house.login("viewer")
+    listed = client.get("/admin/store/levelchange/")
+    assert listed.status_code == 200 and "normal → high" in listed.text
+    assert "retry_storm 0.12, p1_wait 0.6" in listed.text and "P3 gives way" in listed.text
+    assert client.get(f"/admin/store/levelchange/{change}/change/").status_code == 200
+    assert client.post(f"/admin/store/levelchange/{change}/change/", {"done": "mine"}).status_code == 403
+    assert house.login("root").post(f"/admin/store/levelchange/{change}/delete/").status_code == 403
+    assert house.login("ours-admin").get("/admin/store/levelchange/").status_code == 403

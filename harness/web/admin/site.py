@@ -23,6 +23,7 @@ from harness.web.admin.limits import QuotaAdmin, TenantAdmin
 from harness.web.admin.logins import GroupAdmin, LoginAdmin
 from harness.web.admin.marks import mark
 from harness.web.admin.overrides import OverrideAdmin
+from harness.web.admin.pressure import LevelChangeAdmin
 from harness.web.admin.scope import held, scope_of
 from harness.web.admin.tasks import TaskAdmin
 from harness.web.admin.work import AttemptAdmin, LeaseAdmin, RunAdmin, TraceEventAdmin, WorkerSessionAdmin
@@ -100,6 +101,7 @@ REGISTERED = (
     ),
     Entry(models.UsageDay, "Tenants", "bar_chart", ("day", "tenant", "attempts", "tokens", "unpriced_tokens", "usd")),
     Entry(models.Pause, "Control", "pause_circle", PauseAdmin),
+    Entry(models.LevelChange, "Control", "speed", LevelChangeAdmin, plural="changes of the level"),
     Entry(
         models.AuditEntry,
         "Control",

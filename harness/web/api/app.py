@@ -13,6 +13,7 @@ from harness.web.api import (
     ingestions,
     kinds,
     letters,
+    pressure,
     reading,
     runs,
     schedules,
@@ -40,6 +41,7 @@ api.add_router("/v1/tasks", why.router)
 api.add_router("/v1/tasks", letters.verb)
 api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)
+api.add_router("/v1/pressure", pressure.router)
 api.add_router("/v1/runs", runs.router)
 api.add_router("/v1/runs", bulk.of_runs)
 api.add_router("/v1/kinds", kinds.router)
