@@ -42,8 +42,8 @@ TOLD_RATIO = 0.2  # a limit is told anew when it has moved by more: probes move 
 class Reading(Protocol):
     """What the permits of one resource say, at `at_s`. Moments are epoch seconds of the clock of `at_s`; 0: none.
 
-    `asked`: tasks that have asked for a permit at least once, and neither ended nor given up since; `waiting_p0`: of those that wait now.
-    `rate_wait_s`: until the buckets admit one call more.
+    `asked`: tasks that have asked for a permit at least once, and neither ended nor given up since; `waiting_p0`: of
+    those that wait now. `rate_wait_s`: until the buckets admit one call more.
     """
 
     @property
