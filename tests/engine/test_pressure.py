@@ -1,20 +1,18 @@
 """The level of pressure on the real database: one row, its changes, evaluated once; the plan goes by it at once."""
 
-import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.conf import settings
+from structlog.testing import capture_logs
 
 from harness.engine import pressure
 from harness.policy.pressure import SIGNALS, Level
 from harness.policy.settings import Topology
 from harness.store import housekeeping
 from harness.store import pressure as stored
-from harness.telemetry import logs
 from tests.stage import Stage
 
 TOPOLOGY = settings.HARNESS_TOPOLOGY
@@ -262,11 +260,10 @@ def test_p3_alone_is_served_at_full_speed_at_every_level(stage: Stage) -> None:
     assert released(stage, 3) == 40
 
 
-def test_the_level_is_told_in_the_log(stage: Stage, capfd: Any) -> None:
-    logs.configure("INFO", process="test")
+def test_the_level_is_told_in_the_log(stage: Stage) -> None:
     judge(stage)
     fail(stage, 20, of=100)
-    judge(stage, 2)
-    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
-    (told,) = [line for line in lines if line.get("event") == "level_changed"]
+    with capture_logs() as lines:
+        judge(stage, 2)
+    (told,) = [line for line in lines if line["event"] == "level_changed"]
     assert (told["before"], told["after"]) == ("normal", "high")

@@ -215,7 +215,10 @@ def test_a_quota_that_falls_while_calls_run_costs_few_429s_and_no_attempt(
 
 
 @pytest.mark.parametrize("url", ["", "redis://127.0.0.1:1/0"])
-def test_without_redis_calls_go_on_within_the_processs_own_share(line: Line, provider: Provider, url: str) -> None:
+def test_without_redis_calls_go_on_within_the_processs_own_share(
+    line: Line, provider: Provider, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_TIMEOUT_S", "15")  # longer than the next one waits for the first to end
     provider.play = whole
     line.process.downstream.close()
     live = line.process.downstream.live
