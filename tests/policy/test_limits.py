@@ -367,18 +367,31 @@ def test_where_refusals_take_long_a_call_counts_as_accepted_later() -> None:
     assert csl.accept_s(callers.state) == 3.0
 
 
-def test_a_restart_begins_at_half_and_stops_where_it_was() -> None:
+def test_a_restart_begins_at_half_and_stops_at_the_first_refusal() -> None:
     callers = _filled(40)
     while callers.in_flight:
         callers.end(0, "ok")
     assert restart(callers.state, WHOLE, callers.now_s) == "restart"
     assert callers.state.limit == 20
-    for _ in range(60):
+    for _ in range(20):
         while callers.ask(1):
             pass
         callers.now_s += 0.25
-    assert callers.state.limit == 40
+    callers.end(-1, "refused")
     assert callers.state.mode == HOLD
+    assert now_limit(callers.state) == len(callers.in_flight) > 20
+
+
+def test_an_outage_that_drained_the_limit_to_one_does_not_keep_it_there() -> None:
+    callers = Callers("csl", WHOLE, begin(WHOLE, START_S, start=40))
+    callers.state.limit, callers.state.proven, callers.state.first = 1.0, 1.0, 0
+    callers.state.mode, callers.state.tokens = DRAIN, -2.0
+    restart(callers.state, WHOLE, callers.now_s)
+    for _ in range(80):
+        while callers.ask(1):
+            pass
+        callers.now_s += 0.25
+    assert now_limit(callers.state) >= 20
 
 
 def test_an_operator_moves_the_bounds_and_the_limit_follows() -> None:

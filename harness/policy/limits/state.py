@@ -97,11 +97,14 @@ def begin(terms: Terms, now_s: float, *, start: int | None = None, proven: float
 
 
 def restart(state: State, terms: Terms, now_s: float) -> Reason:
-    """Begin again from half of the proven ceiling, after the breaker closed: no thundering herd."""
+    """Begin again from half of the proven ceiling, after the breaker closed: no thundering herd.
+
+    What it was doesn't bound the ramp: an outage that says 503 has drained it before the breaker opened.
+    """
     known = state.proven or state.limit
     state.limit = bounded(terms, known * RESTART_RATIO // 1)
     state.mode, state.top_s, state.canary_s, state.pause_s, state.refused = RAMP, 0.0, 0.0, 0.0, 0
-    state.hi, state.hi_s, state.proven = known, now_s, 0.0
+    state.hi, state.hi_s, state.proven = 0.0, now_s, 0.0
     return "restart"
 
 

@@ -6,7 +6,7 @@ function P.limit_restart(st, cfg, now)
     if known == 0 then known = st.limit end
     st.limit = P.bounded(cfg, math.floor(known * $state.RESTART_RATIO))
     st.mode, st.top_s, st.canary_s, st.pause_s, st.refused = $state.RAMP, 0, 0, 0, 0
-    st.hi, st.hi_s, st.proven = known, now, 0
+    st.hi, st.hi_s, st.proven = 0, now, 0
     return 'restart'
 end
 
