@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import Any, Literal, NoReturn
 
 from harness.policy.errors import Invalid
+from harness.policy.limits import STRATEGIES
 from harness.policy.toml import TomlFile
 
-LIMITERS = ("fixed", "csl", "aimd", "gradient")  # the keys of policy.limits.STRATEGIES
+LIMITERS = tuple(STRATEGIES)
 CAPACITY_MOST = 100_000
 RATE_LEAST, RATE_MOST = 0.01, 1e9  # a minute: below, a call would wait for hours; above, a slip of the pen
 TIMEOUT_LEAST_S, TIMEOUT_MOST_S = 0.1, 86_400.0

@@ -81,9 +81,7 @@ def owe(budget: Budget, now_s: float, per_s: float = PER_S) -> float:
     >>> owe(budget, 100.0), owe(budget, 100.0), owe(budget, 100.0)
     (0.0, 2.0, 4.0)
     """
-    grown(budget, now_s, per_s)
-    if budget.tokens >= 1.0 - 1e-9:
-        budget.tokens -= 1.0
+    if take(budget, now_s, per_s) == 0.0:
         return 0.0
     if per_s <= 0:
         return KEEP_S

@@ -46,4 +46,4 @@ class Strategy(Protocol):
         """Take the slow steps that are due."""
 
 
-STRATEGIES: Mapping[str, Strategy] = {"csl": csl, "fixed": fixed, "aimd": aimd, "gradient": gradient}
+STRATEGIES: Mapping[str, Strategy] = {"fixed": fixed, "csl": csl, "aimd": aimd, "gradient": gradient}

@@ -5,7 +5,7 @@ runs into it again and again: what the ceiling-seeking limiter is measured again
 """
 
 from harness.policy.limits.fixed import ended, sent
-from harness.policy.limits.state import BLOCK_S, Reason, State, Terms, bounded, wait_s
+from harness.policy.limits.state import Reason, State, Terms, block, bounded, wait_s
 
 __all__ = ["dropped", "ended", "seen", "sent", "succeeded", "tick"]
 
@@ -38,9 +38,7 @@ def dropped(
     overload: bool,
 ) -> Reason:
     """Note a refusal: once in a sample, a tenth less."""
-    pause_s = wait_s(retry_after_s)
-    if pause_s > BLOCK_S:
-        state.blocked_s = max(state.blocked_s, now_s + pause_s)
+    block(state, now_s, wait_s(retry_after_s))
     if state.cut_s and now_s - state.cut_s < SAMPLE_S:
         return ""
     before = state.limit

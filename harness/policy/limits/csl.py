@@ -26,13 +26,13 @@ The latency guard (guard.py) caps what this finds.
 """
 
 from harness.policy.limits.state import (
-    BLOCK_S,
     DRAIN,
     HOLD,
     RAMP,
     Reason,
     State,
     Terms,
+    block,
     bounded,
     reserve,
     wait_s,
@@ -261,8 +261,7 @@ def _hold(state: State, now_s: float) -> None:
 
 def _pause(state: State, now_s: float, pause_s: float) -> None:
     state.pause_s = max(state.pause_s, now_s + pause_s)
-    if pause_s > BLOCK_S:
-        state.blocked_s = max(state.blocked_s, now_s + pause_s)
+    block(state, now_s, pause_s)
 
 
 def _count_drain(state: State, now_s: float) -> None:

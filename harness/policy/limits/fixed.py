@@ -3,7 +3,7 @@
 Invariants: L = ceiling; a long Retry-After still blocks the resource, for nothing is gained by asking again.
 """
 
-from harness.policy.limits.state import BLOCK_S, Reason, State, Terms, wait_s
+from harness.policy.limits.state import Reason, State, Terms, block, wait_s
 
 
 def seen(state: State, terms: Terms, now_s: float, priority: int) -> int:
@@ -40,9 +40,7 @@ def dropped(
     overload: bool,
 ) -> Reason:
     """Note a refusal."""
-    pause_s = wait_s(retry_after_s)
-    if pause_s > BLOCK_S:
-        state.blocked_s = max(state.blocked_s, now_s + pause_s)
+    block(state, now_s, wait_s(retry_after_s))
     return ""
 
 

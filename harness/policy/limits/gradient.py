@@ -5,7 +5,7 @@ downstreams that slow down instead of refusing, and to be measured. Invariants: 
 """
 
 from harness.policy.limits.aimd import seen
-from harness.policy.limits.fixed import sent
+from harness.policy.limits.fixed import ended, sent
 from harness.policy.limits.state import Reason, State, Terms, bounded
 
 __all__ = ["dropped", "ended", "seen", "sent", "succeeded", "tick"]
@@ -22,11 +22,6 @@ def succeeded(state: State, terms: Terms, now_s: float, n_send: int, sent_s: flo
     """Note a call's latency."""
     state.calls += 1
     state.sum_s += latency_s
-    return ""
-
-
-def ended(state: State, terms: Terms, now_s: float, *, timed_out: bool) -> Reason:
-    """Leave a call without a meaning for the limit out."""
     return ""
 
 

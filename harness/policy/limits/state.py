@@ -113,6 +113,12 @@ def bounded(terms: Terms, limit: float) -> float:
     return float(min(max(limit, terms.floor, 1), terms.ceiling))
 
 
+def block(state: State, now_s: float, pause_s: float) -> None:
+    """Note that a downstream asked for a pause: a long one blocks the resource as a whole."""
+    if pause_s > BLOCK_S:
+        state.blocked_s = max(state.blocked_s, now_s + pause_s)
+
+
 def clamp(state: State, terms: Terms) -> Reason:
     """Bring a limit into its bounds, which may have moved. Call this before any other step."""
     limit = bounded(terms, state.limit)

@@ -17,9 +17,13 @@ function P.csl_found(st, cfg, limit)
     return st.limit ~= before
 end
 
+function P.block(st, now, pause_s)
+    if pause_s > $state.BLOCK_S then st.blocked_s = math.max(st.blocked_s, now + pause_s) end
+end
+
 function P.csl_pause(st, now, pause_s)
     st.pause_s = math.max(st.pause_s, now + pause_s)
-    if pause_s > $state.BLOCK_S then st.blocked_s = math.max(st.blocked_s, now + pause_s) end
+    P.block(st, now, pause_s)
 end
 
 function P.csl_is_canary(st, sent_s)
@@ -116,8 +120,7 @@ function P.limit_dropped(st, cfg, now, n_send, sent_s, latency_s, n, retry_after
         st.calls, st.sum_s = st.calls + 1, st.sum_s + latency_s
         return ''
     end
-    local pause_s = P.believed(retry_after_s)
-    if pause_s > $state.BLOCK_S then st.blocked_s = math.max(st.blocked_s, now + pause_s) end
+    P.block(st, now, P.believed(retry_after_s))
     if cfg.limiter == $how.fixed or (st.cut_s > 0 and now - st.cut_s < $aimd.SAMPLE_S) then return '' end
     local before = st.limit
     st.cut_s, st.window_s = now, now
