@@ -248,11 +248,11 @@ class World:
             plan = self._plan(pool, self.now_s, room=self.room, standing=self.standing, line=line, look=flows.look)
             leases = tuple([self._release(pool, pick) for pick in plan.picks])
             line.apply(plan)
-            if plan.empty:
-                line.forget(flows.delete_empty(plan.empty))
-            if leases:  # the store's commit writes what moved in all lines
+            if leases:  # the store's commit writes what moved in all lines, and deletes empty flows after it
                 for one in self.lines.values():
                     one.tidy()
+            if plan.empty:
+                line.forget(flows.delete_empty(plan.empty))
             made.append(Tick(pool, plan, leases))
         return made
 
