@@ -123,7 +123,11 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caps:
-    """What must never be exceeded: tasks in flight by tenant (`NAME`, `NAME/POOL`) and by run; needs of a resource."""
+    """What must never be exceeded: tasks in flight by tenant (`NAME`, `NAME/POOL`) and by run; needs of a resource.
+
+    `resources`: those held by the task. Of one held by the call a lease more than its limit waits (policy.calls, R3):
+    there the permits keep the limit, and the provider's own count of calls in flight shows it.
+    """
 
     tenants: Mapping[str, int]
     runs: Mapping[int, int]

@@ -250,7 +250,7 @@ def _caps(topology: Topology, runs: Any) -> Caps:
     return Caps(
         tenants=tenants,
         runs=dict(runs),
-        resources={name: resource.capacity for name, resource in topology.resources.items()},
+        resources={name: one.capacity for name, one in topology.resources.items() if one.held == "task"},
     )
 
 
