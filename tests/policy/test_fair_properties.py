@@ -13,10 +13,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from harness.policy.flow import needs
+from harness.policy.lanes import AGED
+from harness.policy.quota import fan_out_cap
 from harness.sim.rows import Lease, Task
 from tests.policy.fair_play import POOL, SLOTS, Play, Scene, in_flight, kind, scenes, set_up
 
@@ -100,7 +102,7 @@ def free_reason(play: Play, task: Task, free: int, *, headroom: bool, now_s: flo
     c, tenant, demands = play.world.slots[POOL], task.tenant, needs(task.signature)
     mine = used(flight, tenant=tenant.id)
     others = any(now_s - at_s <= 600.0 for number, at_s in last_s.items() if number != tenant.id)
-    long = play.kinds[task.kind].est_s > 10.0
+    long = play.kinds[task.kind].est_s > 10.0 * play.world.lines[POOL].accounts[AGED].mean_s
     return bool(
         mine >= tenant.cap
         or (tenant.cap == 7 and mine >= 2)
@@ -108,7 +110,7 @@ def free_reason(play: Play, task: Task, free: int, *, headroom: bool, now_s: flo
         or any(used(flight, resource=name) + n > play.world.capacities[name] for name, n in demands)
         or (c >= 10 and task.priority and others and mine >= ceil(0.9 * c - 1e-9))  # rule 8
         or (headroom and task.priority and free <= 1)  # the headroom of P0
-        or (long and task.run)  # rule 14
+        or (long and task.run and others and used(flight, run=task.run.id) >= fan_out_cap(c))  # rule 14
         or any(reserved(play, name) for name, _ in demands)  # rule 11
     )
 
@@ -122,7 +124,22 @@ def reserved(play: Play, resource: str) -> bool:
     return False
 
 
+LONG_BESIDE_BLOCKED = Scene(  # the long tasks of a run are held to 8 of 10 by rule 14, beside tenants that can't go
+    slots=10,
+    seed=1_000_000,
+    weights=(0.5,) * 4,
+    caps=(1000, 1, 1, 1),
+    fanout_caps=(None,) * 4,
+    browsers=0,
+    licences=0,
+    needy=True,
+    urgent=False,
+    heavy=True,
+)
+
+
 @given(scenes())
+@example(LONG_BESIDE_BLOCKED)
 @few
 def test_i4_while_slots_are_free_every_task_that_waits_is_held_by_a_limit_with_a_name(scene: Scene) -> None:
     play = set_up(scene)
