@@ -13,6 +13,7 @@ from types import MappingProxyType
 from harness.policy.errors import ErrorClass, Invalid
 from harness.policy.settings import QUARANTINE
 from harness.sim import trace as traces
+from harness.sim.plans import FIRST_COME, PLANS
 from harness.sim.replay import tenant_name
 from harness.sim.scenario import (
     Breaker,
@@ -33,7 +34,6 @@ from harness.sim.scenario import (
 from harness.sim.table import Table
 from harness.sim.trace import Trace
 from harness.sim.vary import Value, variations
-from harness.sim.world import FIRST_COME, PLANS
 
 CLASSES = ("p0", "p1", "p2", "p3")
 SAID = ("db_connection_usage", "db_pool_wait", "http_pool_wait")  # signals that a world has nothing to read from

@@ -142,7 +142,7 @@ def _behind(world: World) -> list[tuple[str, Flow]]:
 
 def _limits(world: World) -> dict[str, Limit]:
     found = {name: Limit(limit=n, in_use=0, calls=False) for name, n in world.capacities.items()}
-    outlook = world.course.outlook
+    outlook = world.bounds.course.outlook
     for name, reading in (outlook.readings if outlook else {}).items():
         if reading.breaker == "open":  # nothing waits for it that capacity would help
             found.pop(name, None)

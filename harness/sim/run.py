@@ -20,12 +20,13 @@ from harness.sim import permits, replay, workload
 from harness.sim.clock import Clock
 from harness.sim.ledger import Reading, between
 from harness.sim.meter import FEW_TENANTS, Meter
+from harness.sim.plans import FIRST_COME, PLANS
 from harness.sim.pressure import Pressure
 from harness.sim.rows import Task, Tenant
 from harness.sim.scenario import Scenario
 from harness.sim.workers import Workers
 from harness.sim.workload import Arrival
-from harness.sim.world import FIRST_COME, PLANS, World
+from harness.sim.world import World
 
 COST_EVERY = 8  # ticks of which one is timed: reading the time of the process costs as much as a small tick
 

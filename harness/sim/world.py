@@ -8,70 +8,27 @@ the room that plans begin with is what leases leave, always.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import heappop, heappush
-from typing import Protocol
 
-from harness.policy import room as policy_room
-from harness.policy.accounts import Charge, ClockKey
-from harness.policy.flow import Head, Look
-from harness.policy.known import ESTIMATE_WEIGHT, KindFacts, Standing, know
+from harness.policy.accounts import ClockKey
+from harness.policy.flow import Head
+from harness.policy.known import KindFacts, Standing
 from harness.policy.lifecycle import TABLE, TERMINAL, Event, State, exit_event
 from harness.policy.line import Line
 from harness.policy.look import decide
-from harness.policy.outlook import Course, Outlook
+from harness.policy.outlook import Outlook
 from harness.policy.owners import Owners
-from harness.policy.plan import Pick, Plan
+from harness.policy.plan import Pick
 from harness.policy.pressure import Level
-from harness.policy.ramp import WHOLE_AFTER_S
 from harness.policy.room import Pause, Room
 from harness.policy.settings import QUARANTINE, SYSTEM
+from harness.sim.bounds import Bounds
+from harness.sim.charges import Charges
 from harness.sim.flows import Flow, FlowKey, Flows
-from harness.sim.rows import Lease, Run, Task, Tenant, count_members, use_of
+from harness.sim.plans import NO_CAP, Decide, Tick, Watch
+from harness.sim.rows import Lease, Run, Task, Tenant
 from harness.sim.trace import TracedAttempt
 
-FOLD_MOST = 100  # tasks of one fold that count
 LEAD_MOST_S = 10.0  # from release to claim, of which more is charged to nobody (store/sql/transitions/settle.sql)
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """What a tick decided for one pool, and the leases made of it, in the order of the picks."""
-
-    pool: str
-    plan: Plan
-    leases: tuple[Lease, ...]
-
-
-class Decide(Protocol):
-    """Decides a tick of one pool (policy.look.decide)."""
-
-    def __call__(self, pool: str, now_s: float, *, room: Room, standing: Standing, line: Line, look: Look) -> Plan: ...
-
-
-PLANS: dict[str, Decide] = {"fair": decide}
-NO_CAP = 10**9
-FIRST_COME = "first_come"  # no plan: one line for all, without limits
-
-
-class Watch(Protocol):
-    """Who measures: told of each change, after it."""
-
-    def ready(self, task: Task) -> None:
-        """A task waits for a slot."""
-        ...
-
-    def withdrawn(self, task: Task) -> None:
-        """It doesn't any more: it was cancelled."""
-        ...
-
-    def taken(self, lease: Lease) -> None:
-        """A slot was given to its members."""
-        ...
-
-    def left(self, lease: Lease) -> None:
-        """The slot is free again."""
-        ...
 
 
 class World:
@@ -92,35 +49,35 @@ class World:
     ) -> None:
         self.now_s = 0.0
         self.pools = [pool for pool in slots if pool != SYSTEM]
-        self.slots = dict(slots)
-        self.capacities = dict(capacities)
         self.tenants: dict[int, Tenant] = {}
         self.runs: dict[int, Run] = {}
         self.tasks: dict[int, Task] = {}
-        self.leases: dict[int, Lease] = {}
         self.flows: dict[str, Flows] = {pool: Flows() for pool in self.pools}
         self.owners = Owners()
         self.lines = {pool: Line(pool, self.owners) for pool in self.pools}
-        self.charges: list[Charge] = []  # to be folded into the estimates
-        self._unread: list[tuple[str, Charge]] = []  # until the next tick, as are new flows
-        self._unknown: list[tuple[str, Flow]] = []
-        self.estimates: dict[str, float] = {}
-        self.course = Course()  # of resources that are held by the call, if there are any
-        self.ramps: list[tuple[str, str, float]] = []  # scope, key of pauses that ended, and when
-        self._level = Level.NORMAL
+        self.charges = Charges(kinds)
+        self.bounds = Bounds(slots, capacities, self.charges.kinds)
+        self.slots = self.bounds.slots
+        self.capacities = self.bounds.capacities
+        self.leases = self.bounds.leases
+        self.estimates = self.charges.estimates
+        self._unknown: list[tuple[str, Flow]] = []  # new flows, until the next tick
         self._plan = plan
         self._first_come = first_come
         self._watch = watch
-        self._kinds = list(kinds)
-        self._quotas: list[tuple[int, str, str, int]] = []
-        self._pauses: tuple[Pause, ...] = ()
         self._ids = dict.fromkeys(("task", "run", "lease", "flow"), 0)
-        self._due: list[tuple[float, int]] = []  # (when its estimate is over, lease), a heap
         if first_come:
             self.owners.set_tenant(0, cap=NO_CAP)
-        self.room: Room
-        self.standing: Standing
-        self.stand()
+
+    @property
+    def room(self) -> Room:
+        """The room that is left."""
+        return self.bounds.room
+
+    @property
+    def standing(self) -> Standing:
+        """What a plan must know of pauses, kinds and budgets."""
+        return self.bounds.standing
 
     # -- what there is
 
@@ -128,7 +85,7 @@ class World:
         """Add a tenant with its quotas (scope, name, cap). The caller ends with `stand`."""
         self.tenants[tenant.id] = tenant
         self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight)
-        self._quotas += [(tenant.id, scope, name, cap) for scope, name, cap in quotas]
+        self.bounds.quotas += [(tenant.id, scope, name, cap) for scope, name, cap in quotas]
 
     def add_run(self, tenant: Tenant, fanout_cap: int | None, number: int | None = None) -> Run:
         """Add a run."""
@@ -141,42 +98,23 @@ class World:
         """Give a tenant another cap or weight. What it has in flight beyond a lower cap runs on."""
         tenant.cap, tenant.weight = cap if cap is not None else tenant.cap, weight or tenant.weight
         self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight)
-        self.stand(self.standing.beyond)
+        self.bounds.stand_again(now_s=self.now_s)
 
     def pause(self, pauses: Iterable[Pause]) -> None:
         """Set the pauses in force; those that are over come back by their ramp."""
-        before, self._pauses = self._pauses, tuple(pauses)
-        self.ramps += [(one[0], one[1], self.now_s) for one in before if one not in self._pauses]
-        self.stand()
+        self.bounds.pause(pauses, now_s=self.now_s)
 
     def stand(self, beyond: Iterable[int] = ()) -> None:
         """Take note of changed slots, capacities, quotas, pauses or estimates; measure the room anew."""
-        self.standing = Standing(
-            kinds=know(self._kinds, self.estimates), pauses=self._pauses, beyond=frozenset(beyond) or ()
-        )
-        capacities, urgent = self._capacities()
-        self.room = policy_room.measure(
-            self.slots,
-            pauses=self._pauses,
-            capacities=capacities,
-            quotas=self._quotas,
-            flight=[use_of(lease) for lease in self.leases.values()],
-            urgent=urgent,
-            tenant_caps=self.course.tenant_caps,
-            level=self._level,
-        )
+        self.bounds.stand(beyond, now_s=self.now_s)
 
     def press(self, level: Level) -> None:
         """Take note of the level of pressure; the next tick goes by it."""
-        self._level = self.room.level = level
+        self.bounds.press(level)
 
     def see(self, outlook: Outlook) -> None:
         """Take note of what permits say, as the leader does at its next tick (policy.outlook)."""
-        self.course.follow(outlook, [use_of(lease) for lease in self.leases.values()])
-        if self.course.tenant_caps == self.room.tenant_caps:
-            self._look()
-        else:  # what each tenant holds has to be counted
-            self.stand(self.standing.beyond)
+        self.bounds.see(outlook, now_s=self.now_s)
 
     def clocks(self, pool: str) -> dict[ClockKey, float]:
         """Return the virtual times of a pool by (priority, tenant, run)."""
@@ -231,21 +169,18 @@ class World:
     def tick(self) -> list[Tick]:
         """Plan pool after pool and make the leases."""
         self._learn()
-        self._overrun()
-        if self.course.outlook is not None:
-            self._look()
-        if self.ramps:
-            self._slow_down()
+        self.bounds.pass_time(self.now_s)
+        room, standing = self.room, self.standing
         made = []
-        self.room.reserved = {}
+        room.reserved = {}
         for line in self.lines.values():
             if line.reserved:
-                self.room.reserved |= line.reserved
+                room.reserved |= line.reserved
         for pool in self.pools:
-            if not len(self.flows[pool]) or self.room.free.get(pool, 0) <= 0:
+            if not len(self.flows[pool]) or room.free.get(pool, 0) <= 0:
                 continue
             flows, line = self.flows[pool], self.lines[pool]
-            plan = self._plan(pool, self.now_s, room=self.room, standing=self.standing, line=line, look=flows.look)
+            plan = self._plan(pool, self.now_s, room=room, standing=standing, line=line, look=flows.look)
             leases = tuple([self._release(pool, pick) for pick in plan.picks])
             line.apply(plan)
             if leases:  # the store's commit writes what moved in all lines, and deletes empty flows after it
@@ -256,48 +191,13 @@ class World:
             made.append(Tick(pool, plan, leases))
         return made
 
-    def _capacities(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        if self.course.outlook is None:
-            return self.capacities, policy_room.NOTHING
-        capacities, urgent = self.course.capacities(self.now_s)
-        return {**self.capacities, **capacities}, urgent
-
-    def _look(self) -> None:
-        """Give the room what resources have now, beside what is in use."""
-        capacities, self.room.urgent = self._capacities()
-        before, self.room.capacities = self.room.capacities, capacities
-        for name, n in capacities.items():
-            self.room.resources[name] = self.room.resources.get(name, 0) + n - before.get(name, 0)
-
     def _learn(self) -> None:
         """Take what is new since the last tick: charges of what ended, then new flows, as the store's leader does."""
-        for pool, charge in self._unread:
+        for pool, charge in self.charges.read():
             self.lines[pool].charge(charge)
         for pool, flow in self._unknown:
             self.lines[pool].add(flow.facts, self.now_s)
-        self._unread.clear()
         self._unknown.clear()
-
-    def _overrun(self) -> None:
-        """Note the leases whose estimates are over by now."""
-        while self._due and self._due[0][0] < self.now_s:
-            lease = self.leases.get(heappop(self._due)[1])
-            if lease is not None and not lease.over:
-                lease.over = True
-                flow = lease.flow
-                self.room.flight[lease.pool].overrun(
-                    flow.priority, flow.tenant, flow.run, lease.lane, -lease.due_s * lease.cost, lease.cost
-                )
-
-    def _slow_down(self) -> None:
-        self.ramps = [one for one in self.ramps if self.now_s - one[2] <= WHOLE_AFTER_S]
-        self.stand(self.standing.beyond)
-        if self.ramps:
-            ramps = [(scope, key, self.now_s - ended_s) for scope, key, ended_s in self.ramps]
-            held = [
-                (lease.pool, lease.priority, lease.flow.tenant, lease.flow.run, 1) for lease in self.leases.values()
-            ]
-            policy_room.slow_down(self.room, ramps, held, aged_s=0.0)
 
     def _release(self, pool: str, pick: Pick) -> Lease:
         flow = pick.flow
@@ -319,9 +219,8 @@ class World:
             pick.est_s,
             pick.cost,
         )
-        self.leases[lease.id] = lease
         self.flows[pool].of(flow.id).take(pick.tasks)
-        count_members(lease, len(members))
+        self.bounds.take(lease)
         if self._watch:
             self._watch.taken(lease)
         return lease
@@ -331,8 +230,7 @@ class World:
     def claim(self, lease: Lease) -> None:
         """A worker takes it: its tasks run."""
         lease.claimed_s = self.now_s
-        lease.due_s = self.now_s + lease.est_s
-        heappush(self._due, (lease.due_s, lease.id))
+        self.bounds.begin(lease, self.now_s)
         for task in lease.members:
             task.state = TABLE[Event.CLAIM].target(task.state)
             task.starts += 1
@@ -340,7 +238,7 @@ class World:
     def hand_back(self, lease: Lease) -> None:
         """Nobody claimed it: its tasks are ready again, at no cost."""
         members, lease.members = lease.members, []
-        self._charge(lease, len(members), used_s=0.0)
+        self.charges.make(lease, len(members), used_s=0.0)
         self._drop(lease, len(members))
         for task in members:
             self._make_ready(task)
@@ -367,7 +265,7 @@ class World:
             task.postponements += 1
         assert lease.claimed_s is not None
         lead_s = min(lease.claimed_s - lease.released_s, LEAD_MOST_S) / lease.n
-        self._charge(lease, 1, used_s=slot_s, lead_s=lead_s, kind=task.kind)
+        self.charges.make(lease, 1, used_s=slot_s, lead_s=lead_s, kind=task.kind)
         self._leave(lease, keep=keep)
         if task.state in TERMINAL:
             self._end(task, task.state)
@@ -379,7 +277,7 @@ class World:
         """Its worker is gone: singly released, lost_starts + 1; a bundle charges nobody; in quarantine it is buried."""
         members, lease.members = lease.members, []
         used_s = self.now_s - lease.claimed_s if lease.claimed_s is not None else 0.0
-        self._charge(lease, len(members), used_s=used_s)
+        self.charges.make(lease, len(members), used_s=used_s)
         self._drop(lease, max(1, len(members)))
         lost = []
         for task in members:
@@ -397,98 +295,33 @@ class World:
     def end_zombie(self, lease: Lease) -> None:
         """The thread returned at last, or its worker is gone: it held the slot since its task was settled."""
         assert lease.zombie_since_s is not None
-        self._charge(lease, 0, used_s=self.now_s - lease.zombie_since_s)
+        self.charges.make(lease, 0, used_s=self.now_s - lease.zombie_since_s)
         self._drop(lease, 1)
 
     def fold_charges(self) -> None:
-        """Fold what was used into the estimates, each charge once (store/sql/snapshot/fold.sql)."""
-        if not self.charges:
-            return
-        used: dict[str, list[float]] = {}
-        for charge in self.charges:
-            used.setdefault(charge.kind, []).append(charge.slot_s)
-        self.charges.clear()
-        for kind, seconds in used.items():
-            mean_s = sum(seconds) / len(seconds)
-            known_s = self.estimates.get(kind)
-            weight = 1.0 - (1.0 - ESTIMATE_WEIGHT) ** min(FOLD_MOST, len(seconds))
-            self.estimates[kind] = mean_s if known_s is None else known_s + (mean_s - known_s) * weight
-        kinds = know(self._kinds, self.estimates)
-        self.standing = Standing(kinds=kinds, pauses=self.standing.pauses, beyond=self.standing.beyond)
-
-    # -- inside
+        """Fold what was used into the estimates, each charge once."""
+        if self.charges.fold():
+            self.bounds.relearn()
 
     def hold(self, lease: Lease) -> None:
         """Put a lease there as it stands, past any plan: to begin with a world that is already at work."""
         lease.id = lease.id or self._next("lease")
-        self.leases[lease.id] = lease
-        n = max(1, len(lease.members))
-        count_members(lease, n)
-        policy_room.count(self.room, use_of(lease))
+        self.bounds.hold(lease)
 
-    def _charge(self, lease: Lease, members: int, *, used_s: float, lead_s: float = 0.0, kind: str = "") -> None:
-        """Charge what members that leave used beyond their estimates. `kind`: whose estimate learns from it.
-
-        `lead_s`: for how long the slot was theirs before they were claimed.
-        """
-        flow = lease.flow
-        charge = Charge(
-            priority=flow.priority,
-            tenant=flow.tenant,
-            run=flow.run,
-            lane=lease.lane,
-            owed_s=(used_s + lead_s - members * lease.est_s / lease.n) * lease.cost,
-            kind=kind,
-            n=members if kind else 0,
-            slot_s=used_s,
-            cost_s=used_s * lease.cost,
-        )
-        self._unread.append((lease.pool, charge))
-        if kind:
-            self.charges.append(charge)
+    # -- inside
 
     def _leave(self, lease: Lease, *, keep: bool) -> None:
         if lease.members:
-            self._give_back(lease, leases=0, members=1)
+            self.bounds.leave(lease)
         elif keep:
-            self._linger(lease)
+            self.bounds.linger(lease, self.now_s)
         else:
             self._drop(lease, 1)
 
-    def _linger(self, lease: Lease) -> None:
-        """Its thread runs on. What its tasks used is charged; what it overruns begins now."""
-        flow, lease.zombie_since_s = lease.flow, self.now_s
-        before_s, lease.due_s = lease.due_s, self.now_s
-        if lease.over:
-            flight = self.room.flight[lease.pool]
-            flight.overrun(flow.priority, flow.tenant, flow.run, lease.lane, (before_s - lease.due_s) * lease.cost, 0.0)
-        else:
-            heappush(self._due, (lease.due_s, lease.id))
-
     def _drop(self, lease: Lease, members: int) -> None:
-        del self.leases[lease.id]
-        self._give_back(lease, leases=1, members=members)
+        self.bounds.drop(lease, members)
         if self._watch:
             self._watch.left(lease)
-
-    def _give_back(self, lease: Lease, *, leases: int, members: int) -> None:
-        flow = lease.flow
-        over_cost = leases * lease.cost if lease.over else 0.0
-        policy_room.hold(
-            self.room,
-            lease.pool,
-            lease.via,
-            (flow.priority, flow.tenant, flow.run, lease.lane),
-            lease.signature,
-            -leases,
-            -members,
-            -leases * lease.cost,
-            over_cost * lease.due_s,
-            -over_cost,
-        )
-        if leases and lease.signature:
-            self.room.ends.remove((lease.released_s + lease.est_s, lease.signature))
-        count_members(lease, -members)
 
     def _make_ready(self, task: Task) -> None:
         task.ready_s = self.now_s

@@ -17,8 +17,9 @@ from harness.policy.outlook import configured
 from harness.policy.plan import Pick, Plan
 from harness.policy.pressure import Level
 from harness.sim.flows import Flow
+from harness.sim.plans import Tick
 from harness.sim.rows import Lease, Task, Tenant
-from harness.sim.world import Tick, World
+from harness.sim.world import World
 from harness.store import leader, snapshot
 from harness.store.database import Connection, role_names
 from tests.conformance.cases import Case, LeaseCase, make
@@ -75,7 +76,7 @@ def ticks_of_the_world(case: Case, at_s: float, now_s: float) -> list[Tick]:
     world.pause([(scope, key, "operator", "test") for scope, key in case.pauses])
     world.stand(beyond=case.beyond)
     world.press(Level(case.level))
-    world.ramps = [(scope, key, now_s - ago_s) for scope, key, ago_s in case.ramps]
+    world.bounds.ramps = [(scope, key, now_s - ago_s) for scope, key, ago_s in case.ramps]
     remember(world, case, at_s - case.written_ago_s)
     for lease in case.leases:
         hold(world, lease, at_s)
@@ -91,7 +92,7 @@ def ticks_of_the_world(case: Case, at_s: float, now_s: float) -> list[Tick]:
     world.now_s = now_s
     outlooks = case.outlooks(now_s)
     for outlook in outlooks[:-1]:
-        world.course.follow(outlook, [])
+        world.bounds.course.follow(outlook, [])
     world.see(outlooks[-1] if outlooks else configured(topology.resources.values()))
     return world.tick()
 

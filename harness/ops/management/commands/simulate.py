@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from harness.ops.operators import told
 from harness.sim import SCENARIOS
 from harness.sim.parse import load_all
+from harness.sim.plans import FIRST_COME, PLANS
 from harness.sim.report import simulate
 from harness.sim.text import render
-from harness.sim.world import FIRST_COME, PLANS
 
 
 class Command(BaseCommand):
