@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.policy.errors import Invalid
 from harness.policy.settings import QUARANTINE
-from harness.sim import sections
+from harness.sim import compare, sections
 from harness.sim import trace as traces
 from harness.sim.plans import FIRST_COME, PLANS
 from harness.sim.replay import tenant_name
@@ -36,6 +36,16 @@ def load_all(path: Path) -> list[Scenario]:
     """Read a scenario file with all its variations, or a trace to be replayed as it was. Raises: Invalid."""
     found = variations(_read(path), path.name)
     return [parse(one, name=path.name, folder=path.parent, varied=values) for values, one in found]
+
+
+def load_other(path: Path, other: Path) -> list[Scenario]:
+    """Read a scenario as another file would have it: same traffic, other limits, weights, workers, plan (sim.compare).
+
+    Its variations follow in the same order. Raises: Invalid.
+    """
+    raw = compare.overlaid(_read(path), _read(other), name=other.name)
+    found = variations(raw, other.name)
+    return [parse(one, name=other.name, folder=path.parent, varied=values) for values, one in found]
 
 
 def _read(path: Path) -> dict[str, Any]:

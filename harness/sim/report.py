@@ -15,6 +15,7 @@ from harness.policy.pressure import Level
 from harness.sim.meter import Use, quantile
 from harness.sim.run import COST_EVERY, Played, play
 from harness.sim.scenario import Expect, Scenario
+from harness.sim.track import Track
 
 CLASSES = ("p0", "p1", "p2", "p3")
 EVENTS = (Event.BURY, Event.FAIL, Event.LOSE, Event.POSTPONE, Event.SUCCEED)
@@ -33,16 +34,23 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The figures, and for each asserted range that was missed a sentence that says which and by what."""
+    """The figures, and for each asserted range that was missed a sentence that says which and by what.
+
+    `track`: of the first cell, over time, if it was asked for.
+    """
 
     figures: Tree
     missed: tuple[str, ...]
+    track: Track | None = None
 
 
-def simulate(scenario: Scenario, *, seed: int | None = None) -> Report:
-    """Play a scenario and report. `seed`: other dice than its own."""
+def simulate(scenario: Scenario, *, seed: int | None = None, alike: bool = False, tracked: bool = False) -> Report:
+    """Play a scenario and report. `seed`: other dice than its own; `alike`, `tracked`: see `play`."""
     seed = scenario.seed if seed is None else seed
-    cells = [play(scenario, seed=seed, cell=cell) for cell in range(scenario.cells_run)]
+    cells = [
+        play(scenario, seed=seed, cell=cell, alike=alike, tracked=tracked and not cell)
+        for cell in range(scenario.cells_run)
+    ]
     figures: Tree = {
         "title": scenario.title,
         "seed": seed,
@@ -68,7 +76,7 @@ def simulate(scenario: Scenario, *, seed: int | None = None) -> Report:
     if scenario.cells > 1:
         figures["by_cell"] = [_cell(cell) for cell in cells]
         figures["worst_cell"] = {"p0_p99_s": max(one["p0_p99_s"] for one in figures["by_cell"])}
-    return Report(figures=figures, missed=tuple(_missed(figures, scenario.expect)))
+    return Report(figures=figures, missed=tuple(_missed(figures, scenario.expect)), track=cells[0].track)
 
 
 def _counts(cells: Sequence[Played]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from harness.policy.errors import ErrorClass
 from harness.policy.flow import FlowFacts
 from harness.policy.lanes import NO_LANE
 from harness.policy.lifecycle import State
@@ -43,7 +44,9 @@ class Run:
 
 @dataclass(slots=True)
 class Task:
-    """A task. `replay`: what its attempts were, when it comes from a trace."""
+    """A task. `replay`: what its attempts were, when it comes from a trace; `drawn`: what its first one will be,
+    in slot-seconds and error, when that was drawn as it came.
+    """
 
     id: int
     tenant: Tenant
@@ -61,6 +64,7 @@ class Task:
     postponements: int = 0
     starts: int = 0
     replay: tuple[TracedAttempt, ...] | None = None
+    drawn: tuple[float, ErrorClass | None] | None = None
 
 
 @dataclass(slots=True)

@@ -24,7 +24,8 @@ from harness.sim.plans import FIRST_COME, PLANS
 from harness.sim.pressure import Pressure
 from harness.sim.rows import Task, Tenant
 from harness.sim.scenario import Scenario
-from harness.sim.workers import Workers
+from harness.sim.track import STEPS, Track
+from harness.sim.workers import Drawn, Workers, draw
 from harness.sim.workload import Arrival
 from harness.sim.world import World
 
@@ -52,11 +53,21 @@ class Played:
     last_s: float
     phases: dict[str, Reading]
     pressure: Pressure | None = None
+    track: Track | None = None
 
 
-def play(scenario: Scenario, *, seed: int, cell: int = 0) -> Played:
-    """Play one cell of a scenario."""
-    return _Play(scenario, Random(f"{seed}/{cell}"), cell).run()
+def play(scenario: Scenario, *, seed: int, cell: int = 0, alike: bool = False, tracked: bool = False) -> Played:
+    """Play one cell of a scenario.
+
+    `alike`: what a task takes is drawn as it comes, so that it takes the same under other limits. `tracked`: for a
+    chart.
+    """
+    one = _Play(scenario, Random(f"{seed}/{cell}"), cell)
+    if alike:
+        one.tasks_dice = Random(f"{seed}/{cell}/tasks")
+    if tracked:
+        one.track = Track(one.world, one.counts, every_s=scenario.duration_s / STEPS)
+    return one.run()
 
 
 class _Play:
@@ -101,6 +112,8 @@ class _Play:
             ended=self._ended,
         )
         self.pressure = Pressure(self.world, scenario.said, self._level_changed) if scenario.pressure else None
+        self.tasks_dice: Random | None = None
+        self.track: Track | None = None
         self._ticked_s = -1.0
         self._tick_planned = False
         self._first_s: float | None = None
@@ -128,7 +141,7 @@ class _Play:
         first_s = self._first_s or 0.0
         last_s = max(first_s, self.workers.last_s)
         played = Played(world, meter, self.counts, self.cost, clock.now_s, first_s, last_s, self._phases)
-        played.pressure = self.pressure
+        played.pressure, played.track = self.pressure, self.track
         return played
 
     def _plan_ahead(self) -> None:
@@ -163,6 +176,8 @@ class _Play:
         clock.beat(scenario.dispatcher.sweep_s, self._sweep)
         if self.pressure:
             clock.beat(EVERY_S, self._evaluate)
+        if self.track:
+            clock.beat(self.track.every_s, self._take)
 
     def _share(self, n: int) -> int:
         """This cell's part of n; all parts together are n."""
@@ -180,6 +195,11 @@ class _Play:
         self.meter.window(self.world.leases.values())
         if not self.meter.over:
             self.clock.beat(self.scenario.measure.step_s, self._window)
+
+    def _take(self, _: None) -> None:
+        assert self.track is not None
+        self.track.step(self.world.room.level)
+        self.clock.beat(self.track.every_s, self._take)
 
     def _phase_begins(self, name: str) -> None:
         self._phases[name] = self.meter.ledger.read(self.clock.now_s)
@@ -202,11 +222,15 @@ class _Play:
     def _arrive(self, arrival: Arrival) -> None:
         work, tenant = arrival.work, arrival.tenant
         kinds = [self.scenario.kinds[name] for name in work.kinds]
+        drawn: list[Drawn] = []
+        if self.tasks_dice is not None:  # of what is refused, too: all others take the same
+            drawn = [draw(kinds[number % len(kinds)], self.tasks_dice) for number in range(work.batch)]
         if self._admitted(tenant, work.priority, work.batch):
             run = self.world.add_run(tenant, work.fanout_cap) if work.as_run else None
             for number in range(work.batch):
                 kind = kinds[number % len(kinds)]
                 task = self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
+                task.drawn = drawn[number] if drawn else None
                 if self.pressure:
                     self.pressure.recent.came(task, self.clock.now_s)
             self._came(work.batch)

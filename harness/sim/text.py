@@ -1,9 +1,16 @@
 """A report as text for people: the tables that answer who waited, who got what, and what stood idle."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.sim.compare import Difference
+
 Tree = Mapping[str, Any]
+_MAIN = re.compile(  # what is told of a comparison
+    r"counts\..*|makespan_s|waits\..*\.(p50_s|p95_s|max_s)|classes\..*\.share_of_slot_s|groups\.[^.]*\.dominant_share"
+    r"|pools\.[^.]*\.(use|use_while_wanted)|resources\..*|pressure\..*|caps_exceeded|goodput.*|calls\..*|done\..*"
+)
 
 
 def render(figures: Tree) -> str:
@@ -28,6 +35,28 @@ def render(figures: Tree) -> str:
         f"p99 {cost['tick_p99_ms']:.3f} ms"
     )
     return "\n\n".join(parts)
+
+
+def render_differences(first: str, other: str, found: Sequence[Difference]) -> str:
+    """Return what is different as text: the figures that people ask for; the others are only counted."""
+    told = [one for one in found if not one.alike]
+    main = [one for one in told if _MAIN.fullmatch(one.figure)]
+    rows = [(one.figure, _number(one.first), _number(one.other), _change(one)) for one in main]
+    head = (
+        f"first: {first}\nother: {other}\n{len(found) - len(told)} figures are alike, {len(told)} are not; "
+        f"{len(told) - len(main)} of them stand only in --json"
+    )
+    return f"{head}\n\n{_table(('figure', 'first', 'other', 'change'), rows)}" if rows else head
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.6g}"
+
+
+def _change(one: Difference) -> str:
+    if one.first is None or one.other is None:
+        return ""
+    return f"{one.other / one.first - 1:+.1%}" if one.first else "from 0"
 
 
 def _waits(waits: Tree) -> str:

@@ -21,6 +21,7 @@ from harness.sim.world import World
 DEAD_AFTER_S = 20.0  # a worker that has not beaten for so long is gone (store.sessions)
 UNCLAIMED_S = 10.0  # a released lease that no worker claimed in this time goes back in line (engine.sweep)
 
+Drawn = tuple[float, ErrorClass | None]  # what an attempt takes of its slot, and how it ends
 Ending = tuple[Lease, Task, float, ErrorClass | None]  # slot-seconds, and how the attempt ends
 
 
@@ -78,21 +79,11 @@ class Workers:
         recorded = replay.attempt(task)
         if recorded is not None:
             slot_s, error = recorded.slot_s, None
+        elif task.drawn is not None and task.starts == 1:
+            slot_s, error = task.drawn
         else:
-            slot_s, error = self._draw(self._kinds[task.kind])
+            slot_s, error = draw(self._kinds[task.kind], self._dice)
         self._clock.at(self._clock.now_s + slot_s, self._end, (lease, task, slot_s, error))
-
-    def _draw(self, kind: Kind) -> tuple[float, ErrorClass | None]:
-        slot_s = kind.law.draw(self._dice)
-        if kind.timeout_s is not None and slot_s > kind.timeout_s:
-            return kind.timeout_s, ErrorClass.TIMEOUT
-        if kind.failures:
-            draw = self._dice.random()
-            for error, share in kind.failures:
-                draw -= share
-                if draw < 0:
-                    return slot_s, error
-        return slot_s, None
 
     def _end(self, ending: Ending) -> None:
         lease, task, slot_s, error = ending
@@ -244,3 +235,17 @@ class Workers:
         self._meter.capacity(pool=pool, n=self._world.slots[pool])
         self._world.stand()
         self._wake()
+
+
+def draw(kind: Kind, dice: Random) -> Drawn:
+    """Draw what an attempt of a kind takes, and how it ends."""
+    slot_s = kind.law.draw(dice)
+    if kind.timeout_s is not None and slot_s > kind.timeout_s:
+        return kind.timeout_s, ErrorClass.TIMEOUT
+    if kind.failures:
+        share = dice.random()
+        for error, of_all in kind.failures:
+            share -= of_all
+            if share < 0:
+                return slot_s, error
+    return slot_s, None

@@ -82,3 +82,25 @@ def test_a_run_is_exported_and_replayed(stage: Stage, tmp_path: Path) -> None:
             run("export_trace", path, *words)
     with pytest.raises(CommandError, match="a trace isn't TOML"):
         run("export_trace", tmp_path / "x.toml", "--run", public_id)
+
+
+def test_another_file_says_what_is_other_and_the_differences_are_told_and_drawn(tmp_path: Path) -> None:
+    path, other, picture = tmp_path / "small.toml", tmp_path / "other.toml", tmp_path / "both.svg"
+    path.write_text(SCENE.replace("{range}", "[8, 8]"))
+    other.write_text('title = "eight slots"\n[pools.llm]\nslots = 8\n')
+    text = run("simulate", path, "--compare", other, "--chart", picture)
+    assert "first: small" in text and "other: eight slots" in text and "waits.all.all.max_s" in text
+    assert "counts.succeed" not in text, "what is alike is only counted"
+    assert picture.read_text().startswith("<svg") and "eight slots" in picture.read_text()
+    figures = json.loads(run("simulate", path, "--compare", other, "--json"))["figures"]
+    assert figures["counts.succeed"] == [8, 8] and figures["waits.all.all.max_s"][1] < 1.0
+    other.write_text('title = "no"\nduration_s = 5\n')
+    with pytest.raises(CommandError, match=r"other\.toml: duration_s must be that of the first scenario"):
+        run("simulate", path, "--compare", other)
+
+
+def test_a_chart_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SCENE.replace("{range}", "[8, 8]"))
+    with pytest.raises(CommandError, match=r"--chart: .*can't be written"):
+        run("simulate", path, "--chart", tmp_path / "nowhere" / "x.svg")
