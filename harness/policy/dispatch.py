@@ -23,7 +23,7 @@ from heapq import merge
 from itertools import islice
 from math import ceil
 
-from harness.policy import lanes
+from harness.policy import lanes, pressure
 from harness.policy.fairness import Runs, Tenants, singles_first
 from harness.policy.flow import FlowFacts, Head, Look, is_large
 from harness.policy.gathered import Gathered
@@ -32,7 +32,6 @@ from harness.policy.known import Kinds
 from harness.policy.lanes import AGED, LANES, NO_LANE, P0
 from harness.policy.line import Line, Run, Tenant
 from harness.policy.plan import Pick, Plan, Reserved
-from harness.policy.pressure import Level, p3_most
 from harness.policy.quota import Gate, headroom
 from harness.policy.reserve import leaves, reserve
 from harness.policy.room import Room
@@ -146,10 +145,10 @@ class _Planner:
 
     def _pressed(self) -> bool:
         """Whether P3 holds all that the pressure leaves it, beyond its lanes: while P1 or P2 waits."""
-        if self.room.level is Level.NORMAL or (self.tenants[1] is None and self.tenants[2] is None):
+        if self.room.level is pressure.Level.NORMAL or (self.tenants[1] is None and self.tenants[2] is None):
             return False
         held = sum([one.leases for one in self.flight.classes[3].values()]) - self.flight.lanes[lanes.P3]
-        return held >= p3_most(self.slots, self.room.level)
+        return held >= pressure.most(self.slots, self.room.level, 3)
 
     def _open(self) -> list[int]:
         return [lane for lane in (lanes.P2, lanes.P3) if self._credit(lane) >= 0]

@@ -76,7 +76,7 @@ def test_a_change_is_a_row_with_the_signals_that_asked_for_it_and_what_was_done(
     assert (change.before, change.after) == (Level.NORMAL, Level.HIGH)
     assert change.signals["tool_error_rate"].value == pytest.approx(0.2)
     assert change.signals["tool_error_rate"].score == 2
-    assert change.done == "P3 beyond its floor: at most 50% of a pool's slots while P1 or P2 waits"
+    assert change.done.startswith("P3 by its floor while others wait; cheaper forms: P2, P3; caps of runs halved; ")
     now = stored.now(stage.connection)
     assert now is not None and now.now_s - now.since_s < 5.0 and now.level is Level.HIGH
 
@@ -96,10 +96,9 @@ def test_it_falls_step_by_step_when_the_failures_are_over_and_since_stays_betwee
     judge(stage, 40)
     told = [(one.before, one.after) for one in stored.changes(stage.connection, most=10)]
     assert told == [(1, 0), (2, 1), (0, 2)]
-    assert [one.done for one in stored.changes(stage.connection, most=2)] == [
-        "P3 has its whole weight again",
-        "nothing new",
-    ]
+    normal, elevated = [one.done for one in stored.changes(stage.connection, most=2)]
+    assert normal == "P3 has its whole weight again; whole retry budget; the door is open"
+    assert "no cheaper forms; whole caps of runs" in elevated
 
 
 def test_two_beats_evaluate_once(stage: Stage) -> None:
@@ -244,7 +243,8 @@ def test_p3_gives_way_within_one_tick_while_others_wait_and_runs_at_full_speed_a
     stage.tick()
     stage.tick()
     assert released(stage, 1) == 1
-    assert released(stage, 3) == (36 if level is Level.NORMAL else 20)
+    least, most = {Level.NORMAL: (36, 36), Level.ELEVATED: (20, 20)}.get(level, (0, 2))
+    assert least <= released(stage, 3) <= most, "beyond its floor of 2 slots"
     stage.connection.execute("UPDATE task SET ready = false WHERE priority = 1")
     stage.connection.execute("UPDATE level SET level = 0")
     stage.tick()

@@ -43,7 +43,7 @@ def test_it_lists_the_changes_with_what_asked_for_them(stage: Stage) -> None:
     fail(stage, 20, of=100)
     judge(stage, 2)
     told = run("pressure", "--history")
-    assert "tool_error_rate 0.2" in told and "P3 beyond its floor" in told
+    assert "tool_error_rate 0.2" in told and "P3 by its floor" in told
     (change,) = json.loads(run("pressure", "--history", "--json"))
     assert (change["from"], change["to"]) == ("normal", "high")
     assert change["signals"]["tool_error_rate"] == {"value": 0.2, "score": 2}

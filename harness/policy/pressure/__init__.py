@@ -4,18 +4,21 @@
 the store (store.pressure) and the simulator (sim.pressure); a test demands all of them.
 """
 
-from harness.policy.pressure.actions import P3_SHARE, done, p3_most
+from harness.policy.pressure.actions import ACTIONS, DOORS, RELEASES, Action, done, fanout, most, of, retry_ratio
 from harness.policy.pressure.facts import Facts
 from harness.policy.pressure.machine import EVERY_S, STEP_MOST_S, Change, Known, Reading, State, read, step
 from harness.policy.pressure.measure import READS, Memory, depth_told, learn, measure
 from harness.policy.pressure.signals import SIGNALS, Level, Signal, parse
 
 __all__ = (
+    "ACTIONS",
+    "DOORS",
     "EVERY_S",
-    "P3_SHARE",
     "READS",
+    "RELEASES",
     "SIGNALS",
     "STEP_MOST_S",
+    "Action",
     "Change",
     "Facts",
     "Known",
@@ -26,10 +29,13 @@ __all__ = (
     "State",
     "depth_told",
     "done",
+    "fanout",
     "learn",
     "measure",
-    "p3_most",
+    "most",
+    "of",
     "parse",
     "read",
+    "retry_ratio",
     "step",
 )
