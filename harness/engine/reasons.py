@@ -150,6 +150,7 @@ def _facts(
         flight=in_use.flight,
         urgent=urgent,
         tenant_caps=course.tenant_caps,
+        level=in_use.level,
     )
     ramped_pools: dict[str, int] = {}
     ramped: dict[str, ramp.Left] = {}

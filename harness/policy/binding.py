@@ -8,8 +8,9 @@ Cost: what binds is gathered once a pool, priority, tenant, run or signature; th
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from harness.policy import pressure
 from harness.policy.flow import needs
 from harness.policy.known import Kinds
 from harness.policy.money import Standing
@@ -199,20 +200,29 @@ def _run_capped(room: Room) -> Check:
     def check(flow: Flow) -> Reason | None:
         if flow.run_cap is None or not flow.key[3]:
             return None
-        used = room.runs.get(flow.key[3], 0)
-        return reason(used, flow.run_cap) if used >= flow.run_cap else None
+        used, cap = room.runs.get(flow.key[3], 0), flow.run_cap
+        if cap and cap > used >= (now := pressure.fanout(room.level, cap)):
+            return reason(used, now, halved_of=cap)
+        return reason(used, cap) if used >= cap else None
 
     return check
 
 
-def _figures(code: Code) -> Callable[[int, int], Reason]:
-    """Reasons of so much of so much, made once for each: most that are at a cap are at the same."""
-    known: dict[tuple[int, int], Reason] = {}
+class _Figures(Protocol):
+    def __call__(self, used: int, limit: int, *, halved_of: int = 0) -> Reason: ...
 
-    def of(used: int, limit: int) -> Reason:
-        reason = known.get((used, limit))
+
+def _figures(code: Code) -> _Figures:
+    """Reasons of so much of so much, made once for each: most that are at a cap are at the same."""
+    known: dict[tuple[int, int, int], Reason] = {}
+
+    def of(used: int, limit: int, *, halved_of: int = 0) -> Reason:
+        reason = known.get((used, limit, halved_of))
         if reason is None:
-            reason = known[used, limit] = Reason(code, "", {"used": used, "limit": limit})
+            facts: dict[str, Fact | None] = {"used": used, "limit": limit}
+            if halved_of:
+                facts["halved_of"] = halved_of
+            reason = known[used, limit, halved_of] = Reason(code, "", facts)
         return reason
 
     return of

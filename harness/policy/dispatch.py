@@ -3,8 +3,8 @@
 Rule 7, the order in which a free slot is offered: P0 while its credit lasts or nobody else waits; the lanes that may
 pick, the most overdue first; P1, P2, P3; P0 again. The last slots may be P0's alone (quota.headroom). Inside a class
 the tenant, inside a tenant the run (fairness.py), inside a run the oldest task whose needs have room. Under pressure
-(elevated and above) P3 is passed over in that order while P1 or P2 waits and it holds half of the slots; its lane
-stays.
+a class is passed over in that order while a more urgent one waits and it holds its share of the slots beyond its lane
+(pressure.ACTIONS); its lane stays.
 
 D4  All or none: a pick takes slot, caps, quotas and resources in one step (quota.py), a refusal takes nothing.
 D5  One head for each (run, signature): a head that doesn't fit holds back its own flow only, and the reason is kept.
@@ -36,6 +36,7 @@ from harness.policy.quota import Gate, headroom
 from harness.policy.reserve import leaves, reserve
 from harness.policy.room import Room
 from harness.policy.settings import QUARANTINE
+from harness.policy.urgency import Urgency
 
 BUNDLE_S = 0.1  # seconds that a bundle may be expected to take: what a P0 task may wait behind it
 AGED_S = {2: 300.0, 3: 600.0}  # seconds after which a task of a class may take the aged lane (rule 5)
@@ -69,6 +70,8 @@ class _Planner:
         ]
         self.classes = [p for p in (1, 2, 3) if self.tenants[p] is not None]
         self.heads = Heads(pool, room, line, gate, kinds.bundling, self.tenants, look)
+        self.mosts = [pressure.most(self.slots, room.level, p) for p in range(4)]
+        self.urgency = Urgency(line, room, gate, self.heads, self._why_not)
         self.runs: dict[tuple[int, int], Runs] = {}
         self.floors: dict[tuple[int, int], float] = {}
         self.candidates: dict[int, Candidate | None] = {}
@@ -125,7 +128,7 @@ class _Planner:
             if found is not None:
                 return found
             for p in self.classes:
-                candidate = None if p == 3 and self._pressed() else self._candidate(p)
+                candidate = None if self._pressed(p) else self._candidate(p)
                 if candidate is not None:
                     return candidate, NO_LANE
         return (urgent, P0) if urgent is not None else None
@@ -143,12 +146,17 @@ class _Planner:
             return candidate, lane
         return None
 
-    def _pressed(self) -> bool:
-        """Whether P3 holds all that the pressure leaves it, beyond its lanes: while P1 or P2 waits."""
-        if self.room.level is pressure.Level.NORMAL or (self.tenants[1] is None and self.tenants[2] is None):
+    def _pressed(self, p: int) -> bool:
+        """Whether a class holds all that the pressure leaves it beyond its lane, while a more urgent one waits."""
+        most = self.mosts[p]
+        if most >= self.slots:
             return False
-        held = sum([one.leases for one in self.flight.classes[3].values()]) - self.flight.lanes[lanes.P3]
-        return held >= pressure.most(self.slots, self.room.level, 3)
+        held = sum([one.leases for one in self.flight.classes[p].values()]) - self.flight.lanes[p]
+        return held >= most and self.urgency.waits_before(p)
+
+    def _on_floor(self, p: int) -> bool:
+        """Whether a class starts by its own lane alone."""
+        return pressure.of(self.room.level, p).release != "all" and self.urgency.waits_before(p)
 
     def _open(self) -> list[int]:
         return [lane for lane in (lanes.P2, lanes.P3) if self._credit(lane) >= 0]
@@ -269,7 +277,7 @@ class _Planner:
         found: Candidate | None = None
         longest = 1.0
         for p, aged_s in AGED_S.items():
-            if self.tenants[p] is None or self.gate.priority(p):
+            if self.tenants[p] is None or self.gate.priority(p) or self._on_floor(p):
                 continue
             for flow in self._by_age(p, aged_s):
                 known = self.line.classes[p].tenants[flow.tenant]
@@ -354,12 +362,12 @@ class _Planner:
         """Return why each flow that has a task left got no slot for it."""
         held: dict[int, str] = {}
         full = self.room.free[self.pool] <= 0
-        pressed = self._pressed()
+        pressed = {p for p in self.classes if self._pressed(p)}
         for number, seen in self.heads.seen.items():
             flow = self.line.flows[number]
             if seen.heads:
                 reason = "slots" if full else self._reason(flow, seen.heads[0])
-                held[number] = reason or ("pressure" if flow.priority == 3 and pressed else "headroom")
+                held[number] = reason or ("pressure" if flow.priority in pressed else "headroom")
             elif seen.used and not seen.more and seen.passed:
                 held[number] = "quarantine"
         return held

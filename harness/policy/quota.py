@@ -7,12 +7,14 @@ Rule 8   Soft cap: while another tenant has work here, or had in the last 10 min
          ceil(0.9 C) slots of a pool of 10 or more.
 Rule 14  Fan-out of long tasks (more than 10 S): a run beside others leaves the pool at least one slot of two, one or
          two of ten, five of fifty.
+Pressure The cap of a run, and what rule 14 leaves its long tasks, are halved at high and above (pressure.fanout).
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
+from harness.policy import pressure
 from harness.policy.flow import FlowFacts, needs
 from harness.policy.line import Line
 from harness.policy.plan import Pick
@@ -109,7 +111,8 @@ class Gate:
         self._slots = room.slots.get(pool, 0)
         self._flight = room.flight[pool]
         self._soft = soft_cap(self._slots)
-        self._fan_out = fan_out_cap(self._slots)
+        self._level = room.level
+        self._fan_out = pressure.fanout(room.level, fan_out_cap(self._slots))
         self._ramps = room.ramps.get(pool, {})
         self._quotas = bool(room.quotas)
 
@@ -148,10 +151,14 @@ class Gate:
         """Return what holds a run's flows, if anything."""
         if run in self._stop.runs:
             return self._stop.runs[run]
-        cap = self._owners.runs.get(run)
+        cap = self._run_cap(run)
         if cap is not None and self.room.runs.get(run, 0) >= cap:
             return "run_cap"
         return "ramp" if self._ramps and self._ramps.get(("run", run), 1) <= 0 else None
+
+    def _run_cap(self, run: int) -> int | None:
+        cap = self._owners.runs.get(run)
+        return pressure.fanout(self._level, cap) if cap else cap
 
     def pair(self, tenant: int, signature: str) -> str | None:
         """Return what holds a tenant's flows of this signature, if anything."""
@@ -185,7 +192,7 @@ class Gate:
         """Return how many members tenant cap, run cap and quotas leave to a flow that may start."""
         room = self.room
         left = self._owners.cap(flow.tenant) - room.tenants.get(flow.tenant, 0)
-        cap = self._owners.runs.get(flow.run) if flow.run else None
+        cap = self._run_cap(flow.run) if flow.run else None
         if cap is not None:
             left = min(left, cap - room.runs.get(flow.run, 0))
         return min(left, room.quotas.get((flow.tenant, "pool", self.pool), NO_LIMIT))

@@ -190,7 +190,8 @@ TABLE: dict[Code, Entry] = {
     Code.RUN_CAP: Entry(
         who=Who.YOU,
         label="The run's cap on tasks at once",
-        words="This run works on {used} of its {limit} tasks at once.",
+        words="This run works on {used} of its {limit} tasks at once[: half of its {halved_of}, while the system is "
+        "under pressure].",
         frees="It starts when one of the run's tasks ends.",
         at_none=("The cap of this run is 0: nothing of it is started.", "It starts when the run's cap is raised."),
     ),
@@ -238,8 +239,9 @@ TABLE: dict[Code, Entry] = {
     Code.PRESSURE: Entry(
         who=Who.SYSTEM,
         label="Pressure",
-        words="P3 holds its part of {pool} while more urgent work waits there and the system is under pressure.",
-        frees="It starts when one of P3 there ends, when nothing more urgent waits, or when the pressure is over.",
+        words="Its priority holds its part of {pool} while more urgent work waits there and the system is under "
+        "pressure.",
+        frees="It starts by its floor, when nothing more urgent waits, or when the pressure is over.",
     ),
     Code.RAMP: Entry(
         who=Who.SYSTEM,

@@ -125,7 +125,7 @@ def make(number: int) -> Case:
     )
     _fill(case, dice, pools, flows=400 if crowded else dice.choice((0, 1, 3, 12, 50, 120)))
     _remember(case, dice, pools)
-    case.level = number % 3
+    case.level = number % 4
     _read(case, dice)
     return case
 

@@ -1,6 +1,7 @@
 """The level of pressure on the real database: one row, its changes, evaluated once; the plan goes by it at once."""
 
 import time
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ from harness.policy.pressure import SIGNALS, Level
 from harness.policy.settings import Topology
 from harness.store import housekeeping
 from harness.store import pressure as stored
+from harness.store.backlog import insert_run
 from tests.stage import Stage
 
 TOPOLOGY = settings.HARNESS_TOPOLOGY
@@ -233,7 +235,28 @@ def released(stage: Stage, priority: int) -> int:
 def test_p3_gives_way_within_one_tick_while_others_wait_and_runs_at_full_speed_alone(
     stage: Stage, level: Level
 ) -> None:
-    # The tenant of the P1 work is at its cap of 1, so that P3 gets what is left, to its last slot.
+    # The P1 work needs what there are only so many of, so that P3 gets what is left, to its last slot.
+    stage.add_session({"db": 40, "quarantine": 1})
+    other = stage.add_tenant("other")
+    stage.tick()
+    set_level(stage, level)
+    stage.submit("noop.single", 60, priority=3)
+    stage.submit("noop.single", 30, priority=1, tenant=other, signature="rag:search=1")
+    stage.tick()
+    stage.tick()
+    assert 0 < released(stage, 1) < 20
+    whole = min(36, 40 - released(stage, 1))  # one tenant leaves a tenth of a pool to others
+    least, most = {Level.NORMAL: (whole, whole), Level.ELEVATED: (20, 20)}.get(level, (0, 2))
+    assert least <= released(stage, 3) <= most, "its floor is 2 slots"
+    stage.connection.execute("UPDATE task SET ready = false WHERE priority = 1")
+    stage.connection.execute("UPDATE level SET level = 0")
+    stage.tick()
+    stage.tick()
+    assert released(stage, 3) == whole
+
+
+@pytest.mark.parametrize("level", Level)
+def test_what_waits_for_its_own_tenant_keeps_no_slot_free(stage: Stage, level: Level) -> None:
     stage.add_session({"db": 40, "quarantine": 1})
     capped = stage.add_tenant("capped", cap=1)
     stage.tick()
@@ -242,22 +265,33 @@ def test_p3_gives_way_within_one_tick_while_others_wait_and_runs_at_full_speed_a
     stage.submit("noop.single", 5, priority=1, tenant=capped)
     stage.tick()
     stage.tick()
-    assert released(stage, 1) == 1
-    least, most = {Level.NORMAL: (36, 36), Level.ELEVATED: (20, 20)}.get(level, (0, 2))
-    assert least <= released(stage, 3) <= most, "beyond its floor of 2 slots"
-    stage.connection.execute("UPDATE task SET ready = false WHERE priority = 1")
-    stage.connection.execute("UPDATE level SET level = 0")
-    stage.tick()
-    stage.tick()
-    assert released(stage, 3) == 36
+    assert (released(stage, 1), released(stage, 3)) == (1, 36)
 
 
-def test_p3_alone_is_served_at_full_speed_at_every_level(stage: Stage) -> None:
+@pytest.mark.parametrize("level", [Level.ELEVATED, Level.HIGH, Level.CRITICAL])
+def test_p3_alone_is_served_at_full_speed_at_every_level(stage: Stage, level: Level) -> None:
     stage.add_session({"db": 40, "quarantine": 1})
-    set_level(stage, Level.HIGH)
+    set_level(stage, level)
     stage.submit("noop.single", 60, priority=3)
     stage.tick()
     assert released(stage, 3) == 40
+
+
+def test_the_cap_of_a_run_is_halved_within_one_tick_and_whole_again_with_the_level(stage: Stage) -> None:
+    stage.add_session({"db": 40, "quarantine": 1})
+    run = insert_run(stage.connection, public_id=uuid.uuid4(), tenant=stage.tenant, name="", size=30, fanout_cap=8)
+    stage.submit("noop.single", 30, run=run)
+    set_level(stage, Level.HIGH)
+    stage.tick()
+    assert stage.one("SELECT count(*) FROM lease") == 4
+    set_level(stage, Level.ELEVATED)
+    stage.tick()
+    assert stage.one("SELECT count(*) FROM lease") == 8
+    set_level(stage, Level.CRITICAL)
+    stage.connection.execute("DELETE FROM lease_member WHERE lease_id IN (SELECT id FROM lease ORDER BY id LIMIT 3)")
+    stage.connection.execute("DELETE FROM lease WHERE id IN (SELECT id FROM lease ORDER BY id LIMIT 3)")
+    stage.tick()
+    assert stage.one("SELECT count(*) FROM lease") == 5, "what runs goes on, and nothing comes to it"
 
 
 def test_the_level_is_told_in_the_log(stage: Stage) -> None:
