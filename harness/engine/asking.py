@@ -115,8 +115,10 @@ class Asking:
         found = next((one for one in chain(error) if isinstance(one, WorkError) and one.resource), None)
         if found is None or found.error_class not in OF_A_DOWNSTREAM:
             return Trouble(outage=False, budget_s=None)
-        downstream, resource = self._process.downstream, found.resource
-        return Trouble(outage=downstream.in_outage(resource), budget_s=lambda: downstream.retry_wait_s(resource))
+        downstream, resource, priority = self._process.downstream, found.resource, self._task.priority
+        return Trouble(
+            outage=downstream.in_outage(resource), budget_s=lambda: downstream.retry_wait_s(resource, priority)
+        )
 
     def end(self, *, still: Callable[[], bool], over: bool = False) -> None:
         """Tell that the attempt is over, if it is (`over`, said once) and none of its calls runs `still`."""

@@ -5,11 +5,13 @@ says, renews what runs, and counts. Invariants: a permit is held until its call 
 has left it (ADR 0011); whatever happens between permit and report, the permit ends; no error of Redis gets to a task.
 """
 
+import random
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from harness.engine.passage import TOKENS_MOST, Passage
@@ -17,10 +19,11 @@ from harness.engine.room import Room
 from harness.engine.waits import Waits
 from harness.kinds import calling
 from harness.kinds.errors import NoPermit
-from harness.policy import waiting
+from harness.policy import retry_budget, waiting
 from harness.policy.permits import RENEW_S, Ask, Granted, Limit, Refused, Report, Want
+from harness.policy.pressure import Level
 from harness.policy.resources import Live, Resource
-from harness.store import resources, sessions
+from harness.store import pressure, resources, sessions
 from harness.store.database import Connection
 from harness.store.permits import Permits
 from harness.telemetry import logs
@@ -50,6 +53,7 @@ class Downstream:
     def __init__(self, url: str, configured: Mapping[str, Resource], waits: Waits) -> None:
         """`url` of Redis, "" without one: limits are then the process's own share."""
         self.live: Mapping[str, Live] = {name: Live(resource=resource) for name, resource in configured.items()}
+        self.level = Level.NORMAL
         self.processes = 1  # that share the limits while Redis is away
         self._url = url
         self._waits = waits
@@ -192,8 +196,10 @@ class Downstream:
         # Redis is away: the breaker is taken for closed.
         return found is not None and resource in found and found[resource].breaker != "closed"
 
-    def retry_wait_s(self, resource: str) -> float:
-        """Take a retry from the resource's budget; return the seconds after which it may be made."""
+    def retry_wait_s(self, resource: str, priority: int) -> float:
+        """Take a retry from the resource's budget, if the priority may; return the seconds until it may be made."""
+        if (wait_s := retry_budget.held_back_s(self.level, priority, random.random())) > 0:
+            return wait_s
         return self.permits.take_retry(resource) if self.live.get(resource) is not None else 0.0
 
     def ended(self, task: int, release_no: int) -> None:
@@ -203,8 +209,12 @@ class Downstream:
     # Beside the calls
 
     def read(self, connection: Connection, configured: Mapping[str, Resource], session: uuid.UUID) -> None:
-        """Read the resources as they are now, and how many processes share them. Raises: psycopg.Error."""
+        """Read the level, the resources as it leaves them, and how many processes share them. Raises: psycopg.Error."""
         before, now = self.live, resources.effective(connection, configured)
+        self.level = pressure.level(connection)
+        now = {
+            name: replace(live, resource=retry_budget.under(live.resource, self.level)) for name, live in now.items()
+        }
         # What hasn't changed stays the same object, which is what Permits goes by.
         self.live = {name: before[name] if before.get(name) == live else live for name, live in now.items()}
         self.processes = sessions.sharing(connection, session)

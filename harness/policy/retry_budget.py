@@ -3,18 +3,42 @@
 T1  A first attempt brings `ratio` of a retry; time brings `per_s` a second, so that little traffic can retry too.
 T2  What wasn't used within KEEP_S is gone: a good hour buys no bad minute.
 T3  An empty budget fails nothing: the task goes back in line until it may.
+T4  Under pressure the budget is smaller (pressure.retry_ratio), and a class that may not retry takes nothing of it: it
+    goes back in line for as long as the level lasts at least.
 
 Invariant: retries <= ratio * first attempts + per_s * seconds + the most that is kept (Finagle's retry budgets).
 All steps change the budget in place; times are seconds of one clock past 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from harness.policy import pressure
+from harness.policy.pressure import Level
+from harness.policy.resources import Resource
 
 RATIO = 0.1
 PER_S = 0.5
 KEEP_S = 10.0
 MOST = 100.0
 OWED_S = 900.0  # the longest that a debt makes anybody wait
+HELD_BACK_S = 120.0  # the least that critical lasts
+
+
+def under(resource: Resource, level: Level) -> Resource:
+    """Return a resource with the budget that a level leaves it (T4)."""
+    ratio = pressure.retry_ratio(level)
+    if ratio == 1.0:
+        return resource
+    return replace(resource, retry_ratio=ratio * resource.retry_ratio, retry_per_s=ratio * resource.retry_per_s)
+
+
+def held_back_s(level: Level, priority: int, jitter: float) -> float:
+    """Return for how long a class that may not retry goes back in line; 0: it may. `jitter` in [0, 1).
+
+    >>> held_back_s(Level.CRITICAL, 3, 0.5), held_back_s(Level.CRITICAL, 1, 0.5), held_back_s(Level.HIGH, 3, 0.5)
+    (180.0, 0.0, 0.0)
+    """
+    return 0.0 if pressure.of(level, priority).retries else HELD_BACK_S * (1.0 + jitter)
 
 
 @dataclass(slots=True)

@@ -156,6 +156,12 @@ def now(connection: Connection) -> Standing | None:
     return None if row is None else Standing(level=Level(row[0]), since_s=row[1], seen_s=row[2], now_s=row[3])
 
 
+def level(connection: Connection) -> Level:
+    """Return the level alone; normal while nobody has evaluated it."""
+    row = connection.execute("SELECT level FROM level WHERE id = 1").fetchone()
+    return Level(row[0]) if row else Level.NORMAL
+
+
 def readings(connection: Connection) -> dict[str, Reading]:
     """Return the readings of the last evaluation."""
     row = connection.execute("SELECT readings FROM level WHERE id = 1").fetchone()

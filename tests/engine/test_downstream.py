@@ -276,6 +276,44 @@ def test_an_empty_retry_budget_delays_a_retry_and_spends_nothing_for_it(line: Li
     assert 50 < due_s[-2] < due_s[-1] - 50, "each waits for a retry of its own"
 
 
+def pressed(line: Line, level: int) -> None:
+    """As if the level had just become this, and the process had looked."""
+    line.stage.connection.execute(
+        "INSERT INTO level VALUES (1, %s, now(), now(), '{}', '{}') ON CONFLICT (id) DO UPDATE SET level = %s",
+        (level, level),
+    )
+    watch.read_resources(line.process, line.stage.connection)
+
+
+def test_under_pressure_a_retry_costs_twice_the_wait(line: Line) -> None:
+    waits_s = []
+    for level in (0, 1):
+        pressed(line, level)
+        line.set(LLM, retry_ratio=0.0, breaker=False)  # half a retry a second, and half of that
+        for _ in range(12):
+            SCRIPT.acts = [Transient("500")]
+            task = line.run(priority=1)
+        waits_s.append(line.due_in_s(task))
+    live = line.process.downstream.live[LLM].resource
+    assert live.retry_per_s == 0.25
+    # Twelve retries more, each 4 s instead of 2.
+    assert waits_s[1] - 2 * waits_s[0] > 30
+
+
+def test_at_critical_only_p0_and_p1_take_from_the_retry_budget(line: Line) -> None:
+    pressed(line, 3)
+    line.set(LLM, breaker=False)
+    for priority in (2, 3) * 6:
+        SCRIPT.acts = [Transient("500")]
+        task = line.run(priority=priority)
+        assert line.stage.state(task) == "failed_retryable"
+        assert 119 < line.due_in_s(task) < 241
+    SCRIPT.acts = [Transient("500")]
+    assert line.due_in_s(line.run(priority=1)) < 5, "the others have left the budget as it was"
+    pressed(line, 0)
+    assert line.process.downstream.live[LLM].resource.retry_per_s == 0.5
+
+
 def test_nothing_is_told_of_a_resource_that_learns_nothing(line: Line) -> None:
     line.set(LLM, breaker=False, limiter="fixed", rpm=None, tpm=None)
     for _ in range(30):
