@@ -3,21 +3,27 @@
 load (the last evaluation, the facts) -> decide (policy.pressure) -> commit (the row, and the change if there is one),
 in one transaction under one advisory lock: two beats evaluate once. Who obeys the level reads the row; while nobody
 evaluates, the last level holds, and the auditor says so (`level_late`). Facts that can't be read hold it as well.
+
+In the same transaction it puts and ends the pauses of pressure (policy.pressure.pauses), and no other's: rows with an
+end of their own, so that queues go on when nobody evaluates any more.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 
 from harness.policy import pressure as policy
-from harness.policy.pressure import Change, Level, Memory, State
+from harness.policy.holds import PRESSURE
+from harness.policy.pressure import Change, Facts, Level, Memory, Pauses, State
 from harness.policy.settings import Topology
-from harness.store import pressure
+from harness.store import pauses, pressure
 from harness.store.database import Connection
 from harness.telemetry import logs
 
 ONCE = 0x0B5E7E  # the advisory lock of `observe`
+QUEUE = "pool_priority"  # the scope of what pressure pauses
 APART_S = 4.0  # evaluations closer than this are one: two beats may come at different moments of the same 5 s
+WHY_PAUSED = "the pressure is critical, and more urgent work waits here"  # everybody reads it
 FACTS_MOST_S = 2.0  # reading them takes some 20 ms; when it takes this long the database is what is under pressure
 
 log = logs.get(__name__)
@@ -25,12 +31,16 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """What an evaluation came to. `skipped`: another did it, or just has. `unread`: the facts couldn't be read."""
+    """What an evaluation came to. `skipped`: another did it, or just has. `unread`: the facts couldn't be read.
+
+    `paused`: the queues that it paused, and those that it let go.
+    """
 
     skipped: bool = True
     unread: bool = False
     level: Level | None = None
     change: Change | None = None
+    paused: Pauses = field(default_factory=Pauses)
 
 
 def judge(connection: Connection, topology: Topology) -> Judged:
@@ -55,15 +65,42 @@ def judge(connection: Connection, topology: Topology) -> Judged:
         done = policy.done(change.before, change.after) if change else ""
         seen = policy.read(state, topology.pressure)
         pressure.keep(connection, state, memory, seen, change=change, done=done)
+        paused = Pauses() if facts is None else _pause(connection, state.level, facts)
     if change is not None:
         _tell(change, done)
-    return Judged(skipped=False, unread=facts is None, level=state.level, change=change)
+    if paused.put or paused.end:
+        log.warning("queues_paused" if paused.put else "queues_resumed", paused=paused.put, resumed=paused.end)
+    return Judged(skipped=False, unread=facts is None, level=state.level, change=change, paused=paused)
 
 
 def alone(connection: Connection) -> bool:
     """Whether nobody else observes now; until the caller's transaction ends."""
     row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (ONCE,)).fetchone()
     return bool(row and row[0])
+
+
+def _pause(connection: Connection, level: Level, facts: Facts) -> Pauses:
+    """Pause what the level pauses, and end what it no longer does; not without facts: what stands has its end."""
+    standing = pauses.standing(connection, scope=QUEUE, source=PRESSURE)
+    if level < Level.CRITICAL and not standing:
+        return Pauses()
+    now = pressure.now(connection)
+    since_s = now.now_s - now.since_s if now is not None else 0.0
+    waiting = {(one.pool, one.priority) for one in facts.waiting if one.number}
+    found = policy.decide_pauses(level, since_s, waiting=waiting, standing=standing)
+    if found.put:
+        pauses.put_for(
+            connection,
+            scope=QUEUE,
+            keys=found.put,
+            source=PRESSURE,
+            author=PRESSURE,
+            reason=WHY_PAUSED,
+            seconds=found.left_s,
+        )
+    for key in found.end:
+        pauses.end(connection, scope=QUEUE, key=key, source=PRESSURE, by=PRESSURE)
+    return found
 
 
 def _facts(connection: Connection, topology: Topology, memory: Memory) -> policy.Facts | None:

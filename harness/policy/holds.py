@@ -15,6 +15,7 @@ OPERATOR = "operator"  # set by whoever runs the system
 VERSION = "version"  # no worker knows its kind and version; lifted when one does
 CHILDREN = "children"  # it waits for tasks that it spawned
 APPROVAL_TIMEOUT = "approval_timeout"  # nobody decided in time
+PRESSURE = "pressure"  # of a queue's pause: the level is critical and more urgent work waits
 
 PEOPLE = (OPERATOR, TENANT)  # the holds that `pause` sets and `resume` lifts
 CANCEL = "cancel"

@@ -4,6 +4,7 @@ One row a (scope, key, source); `source` is whose it is (policy.holds), so each 
 force until it is resumed or `until` has passed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,6 +48,29 @@ def put(
         (scope, key, source, tenant, author, reason, until),
     ).fetchone()
     return row is not None
+
+
+def standing(connection: Connection, *, scope: str, source: str) -> dict[str, tuple[float, float]]:
+    """Return the pauses of a source in force, by key: since how long, and for how long still (those with an end)."""
+    cursor = connection.execute(
+        "SELECT key, date_part('epoch', clock_timestamp() - created_at), date_part('epoch', until - clock_timestamp()) "
+        f"FROM pause WHERE scope = %s AND source = %s AND until IS NOT NULL AND {_IN_FORCE}",
+        (scope, source),
+    )
+    return {key: (stood_s, lasts_s) for key, stood_s, lasts_s in cursor}
+
+
+def put_for(
+    connection: Connection, *, scope: str, keys: Sequence[str], source: str, author: str, reason: str, seconds: float
+) -> None:
+    """Put pauses in force until so many seconds from now, by the database's clock, whatever they were before."""
+    connection.execute(
+        "INSERT INTO pause (scope, key, source, author, reason, until) "
+        "SELECT %s, key, %s, %s, %s, clock_timestamp() + make_interval(secs => %s) FROM unnest(%s::text[]) AS key "
+        "ON CONFLICT (scope, key, source) DO UPDATE SET author = excluded.author, reason = excluded.reason, "
+        "until = excluded.until, created_at = clock_timestamp(), resumed_at = NULL, resumed_by = NULL",
+        (scope, source, author, reason, seconds, sorted(keys)),
+    )
 
 
 def end(connection: Connection, *, scope: str, key: str, source: str, by: str) -> bool:

@@ -8,6 +8,7 @@ from harness.policy.pressure.actions import ACTIONS, DOORS, RELEASES, Action, do
 from harness.policy.pressure.facts import Facts
 from harness.policy.pressure.machine import EVERY_S, STEP_MOST_S, Change, Known, Reading, State, read, step
 from harness.policy.pressure.measure import READS, Memory, depth_told, learn, measure
+from harness.policy.pressure.pauses import Pauses, decide_pauses
 from harness.policy.pressure.signals import SIGNALS, Level, Signal, parse
 
 __all__ = (
@@ -24,9 +25,11 @@ __all__ = (
     "Known",
     "Level",
     "Memory",
+    "Pauses",
     "Reading",
     "Signal",
     "State",
+    "decide_pauses",
     "depth_told",
     "done",
     "fanout",

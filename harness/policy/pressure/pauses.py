@@ -27,16 +27,16 @@ class Pauses:
     left_s: float = 0.0
 
 
-def decide(
+def decide_pauses(
     level: Level, since_s: float, *, waiting: Collection[tuple[str, int]], standing: Mapping[str, tuple[float, float]]
 ) -> Pauses:
     """Decide once. `since_s`: how long the level has been this; `waiting`: (pool, priority) of what waits for capacity.
 
     `standing`: of the pauses of pressure in force, how long each has stood and how long it will.
 
-    >>> decide(Level.CRITICAL, 0.0, waiting={("llm", 1), ("llm", 3), ("db", 3)}, standing={})
+    >>> decide_pauses(Level.CRITICAL, 0.0, waiting={("llm", 1), ("llm", 3), ("db", 3)}, standing={})
     Pauses(put=('llm.p3',), end=(), left_s=900.0)
-    >>> decide(Level.HIGH, 0.0, waiting={("llm", 1)}, standing={"llm.p3": (5.0, 700.0)})
+    >>> decide_pauses(Level.HIGH, 0.0, waiting={("llm", 1)}, standing={"llm.p3": (5.0, 700.0)})
     Pauses(put=(), end=('llm.p3',), left_s=0.0)
     """
     left_s = MOST_S - max(since_s, 0.0)
