@@ -57,6 +57,7 @@ def test_a_pause_is_named_by_people_and_obeyed_by_the_dispatcher(house: House) -
     assert "Nothing is paused." in client.get("/admin/store/pause/").text
     assert "There is no such tenant" in pause("tenant", "nobody")
     assert "There is no such pool" in pause("pool", "gpu")
+    assert "tick this to pause it all the same" in pause("priority", "p0")
     told = pause("tenant", "ours-tenant")
     assert "since (utc)" in told.lower() and "until (utc)" in told.lower() and "it is resumed" in told
     assert "was added" in told, told[told.find("errorlist") - 200 : told.find("errorlist") + 600]

@@ -103,6 +103,17 @@ def test_a_tenant_pauses_nothing_that_is_not_its_own(stage: Stage) -> None:
                 )
 
 
+@pytest.mark.parametrize(("scope", "named"), [("priority", "p0"), ("pool_priority", "db.p0")])
+def test_p0_is_paused_only_with_force(stage: Stage, scope: Scope, named: str) -> None:
+    stage.add_session()
+    stage.submit(priority=0)
+    with pytest.raises(Invalid, match="use force") as raised:
+        act(stage, "pause", scope, named)
+    assert raised.value.field == "force" and pauses.in_force(stage.connection) == []
+    done = operate.pause_scope(stage.connection, scope, named, tenant=None, actor="me", force=True)
+    assert done.outcome == "paused" and stage.tick() == []
+
+
 @pytest.mark.parametrize(
     ("scope", "named", "field"),
     [

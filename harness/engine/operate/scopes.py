@@ -34,14 +34,19 @@ def pause_scope(
     actor: str,
     reason: str = "",
     until: datetime | None = None,
+    force: bool = False,
 ) -> Done:
     """Start nothing of a scope until it is resumed, or until a moment. Outside a transaction.
 
     `named`: a pool (`llm`), a priority (`p3`), a pool's priority (`llm.p3`), a tenant by name or a run by its id.
-    `tenant`: who acts; None: an operator. Outcomes: `paused`, `already`.
+    `tenant`: who acts; None: an operator. `force`: P0 too, which nothing else pauses. Outcomes: `paused`, `already`.
     Raises: Invalid (naming the field), NotFound, Forbidden.
     """
     check_reason(reason)
+    if scope in ("priority", "pool_priority") and named.endswith("p0") and not force:
+        raise Invalid(
+            f"force: {named} is what people wait for right now; to pause it all the same, use force", field="force"
+        )
     if until is not None and (until.tzinfo is None or until <= datetime.now(UTC)):
         raise Invalid("until: must be a moment to come, with a zone", field="until")
     with held(connection, tenant), connection.transaction():

@@ -19,6 +19,7 @@ from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminSplitDateTimeWidget,
     UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
 )
 
 from harness.engine import operate
@@ -148,9 +149,13 @@ class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic 
         required=False, widget=UnfoldAdminSplitDateTimeWidget, help_text="UTC. Empty: until someone resumes it."
     )
 
+    force = forms.BooleanField(
+        required=False, widget=UnfoldBooleanWidget, help_text="Needed to pause P0, of all pools or of one."
+    )
+
     class Meta:
         model = Pause
-        fields = ("scope", "key", "reason", "until")
+        fields = ("scope", "key", "reason", "until", "force")
 
     def clean(self) -> dict[str, Any]:
         """Refuse a name that doesn't exist, and what an operator has paused already."""
@@ -175,6 +180,8 @@ class PauseForm(forms.ModelForm):  # type: ignore[type-arg]  # it isn't generic 
             self.add_error("key", f"There is no such {scope.replace('_', ' ')}.")
         elif in_force(Pause.objects.filter(scope=scope, key=found, source=OPERATOR)).exists():
             self.add_error("key", "It is paused already.")
+        elif scope in ("priority", "pool_priority") and named.lower().endswith("p0") and not said.get("force"):
+            self.add_error("force", "P0 is what people wait for right now: tick this to pause it all the same.")
         said["key"] = named.lower() if scope == "priority" else named
         return said
 
@@ -211,6 +218,7 @@ class PauseAdmin(Settable):
                 actor=person_of(request),
                 reason=obj.reason,
                 until=obj.until,
+                force=form.cleaned_data["force"],
             )
         made = in_force(Pause.objects.filter(scope=obj.scope, author=person_of(request))).latest("created_at")
         obj.pk, obj.key = made.pk, made.key

@@ -53,6 +53,7 @@ class Command(BaseCommand):
                 one.add_argument(
                     "--until", type=datetime.fromisoformat, metavar="WHEN", help="of a scope: 2026-01-31T18:00+00:00"
                 )
+                one.add_argument("--force", action="store_true", help="pause P0 of all or of a pool, too")
 
         listing = verbs.add_parser("pauses", help="list what is paused, by whom and why")
         listing.add_argument("--json", action="store_true")
@@ -123,6 +124,7 @@ class Command(BaseCommand):
                 actor=author(),
                 reason=options["reason"],
                 until=options["until"],
+                force=options["force"],
             )
         return {"outcome": done.outcome, scope: named}
 
