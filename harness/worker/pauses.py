@@ -1,4 +1,4 @@
-"""The consumer step that keeps the queues consumed equal to what the pauses leave, once a second.
+"""The consumer step that keeps the queues consumed equal to what the pauses leave, several times a second.
 
 The dispatcher obeys a pause first; this is the second fence, for what was released already. It reconciles instead
 of obeying commands, so a pause outlives restarts and reconnects. It runs on Celery's loop: no I/O but the broker's.
@@ -11,7 +11,7 @@ from celery import bootsteps
 
 from harness.telemetry import logs
 
-EVERY_S = 1.0
+EVERY_S = 0.25  # the watch looks once a second, and a pause is to reach every worker within two
 
 log = logs.get(__name__)
 

@@ -48,7 +48,7 @@ def test_at_critical_p3_is_paused_where_more_urgent_work_waits_and_nowhere_else(
     assert row.until.timestamp() - row.created_at.timestamp() == pytest.approx(MOST_S, abs=1)
     stage.tick()
     stage.tick()
-    released = dict(
+    released: dict[str, int] = dict(
         stage.connection.execute("SELECT pool, count(*) FROM lease WHERE priority = 3 GROUP BY 1").fetchall()
     )
     assert released == {"tool_read": 4}, "all of its slots: nobody more urgent waits there"

@@ -1,12 +1,8 @@
 """Redis loses what it held, or is away: it only carries what the database knows."""
 
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import redis
 
 from harness.store import keys
@@ -33,17 +29,6 @@ def test_an_emptied_redis_loses_no_task(route: Route) -> None:
     assert route.stage.one("SELECT count(*) FROM task WHERE release_no > 1") > 0, "their message was among the lost"
     assert route.stage.one("SELECT max(attempts_used + lost_starts) FROM task") == 0
     assert route.stage.one("SELECT count(*) FROM attempt") == ROUNDS * EACH
-
-
-@pytest.fixture
-def own_broker() -> Iterator[OwnRedis]:
-    """A Redis of this test's own."""
-    home = Path(tempfile.mkdtemp(prefix="harness-own-broker-"))
-    home.chmod(0o711)  # the server's user passes through to its own folder
-    broker = OwnRedis(home)
-    yield broker
-    broker.remove()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 def test_what_is_accepted_while_redis_is_down_runs_when_it_is_back(
