@@ -13,6 +13,7 @@ from harness.policy.line import Line
 from harness.policy.look import decide
 from harness.policy.owners import Owners
 from harness.policy.plan import Plan
+from harness.policy.pressure import Level
 from harness.policy.room import InFlight, Pause, Room, measure
 
 POOL = "db"
@@ -48,6 +49,7 @@ class Given:
     ramps: ramp.Left = field(default_factory=dict)
     estimates: Mapping[str, float] = field(default_factory=lambda: KINDS)
     bundling: frozenset[str] = BUNDLING
+    level: Level = Level.NORMAL
     looks: list[Asked] = field(default_factory=list)
 
     def room(self) -> Room:
@@ -58,6 +60,7 @@ class Given:
             capacities=self.capacities,
             quotas=self.quotas,
             flight=self.flight,
+            level=self.level,
         )
         room.ramps = {POOL: dict(self.ramps)} if self.ramps else {}
         return room
@@ -146,6 +149,7 @@ def given_facts(draw: st.DrawFn) -> Given:
         capacities={"llm": draw(st.integers(0, 8)), "browser": draw(st.integers(0, 2))},
         quotas=tuple((*scope, draw(st.integers(0, 5))) for scope in scopes if draw(st.booleans())),
         flight=tuple(flight),
+        level=draw(st.sampled_from(Level)),
     )
 
 
