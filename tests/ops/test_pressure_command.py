@@ -38,6 +38,14 @@ def test_it_shows_the_level_and_every_signal_with_its_thresholds(stage: Stage) -
     assert found["signals"]["llm_in_use"]["missing"], "nobody has seen how calls stand"
 
 
+def test_it_names_the_queues_that_pressure_has_paused(stage: Stage) -> None:
+    stage.submit("noop.single", priority=1)
+    fail(stage, 50, of=100)
+    judge(stage, 2)
+    assert "\npaused: db.p3, until " in run("pressure")
+    assert list(json.loads(run("pressure", "--json"))["paused"]) == ["db.p3"]
+
+
 def test_it_lists_the_changes_with_what_asked_for_them(stage: Stage) -> None:
     judge(stage)
     fail(stage, 20, of=100)

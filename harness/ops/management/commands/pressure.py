@@ -10,8 +10,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from harness.ops.operators import table, told
+from harness.policy.holds import PRESSURE
 from harness.policy.pressure import Reading, Signal
-from harness.store import pressure
+from harness.store import pauses, pressure
 from harness.store.database import connect
 from harness.store.pressure import STALE_S, Standing, Turned
 
@@ -43,11 +44,17 @@ class Command(BaseCommand):
                 )
                 return
             found, readings = pressure.now(connection), pressure.readings(connection)
+            paused = [one for one in pauses.in_force(connection) if one.source == PRESSURE]
         signals = settings.HARNESS_TOPOLOGY.pressure
         if options["json"]:
-            self.stdout.write(json.dumps(_facts(found, readings, signals), indent=1))
+            until = {one.key: one.until.isoformat() if one.until else None for one in paused}
+            self.stdout.write(json.dumps({**_facts(found, readings, signals), "paused": until}, indent=1))
             return
         self.stdout.write(_standing(found))
+        for one in paused:
+            self.stdout.write(
+                f"paused: {one.key}, until {_utc(one.until.timestamp()) if one.until else '-'} UTC at most"
+            )
         rows = [_row(name, one, readings.get(name)) for name, one in signals.items()]
         self.stdout.write(table(("signal", "now", "says", "elevated", "high", "critical", "what"), rows))
 
