@@ -23,7 +23,7 @@ from heapq import merge
 from itertools import islice
 from math import ceil
 
-from harness.policy import lanes, pressure
+from harness.policy import lanes
 from harness.policy.fairness import Runs, Tenants, singles_first
 from harness.policy.flow import FlowFacts, Head, Look, is_large
 from harness.policy.gathered import Gathered
@@ -70,8 +70,7 @@ class _Planner:
         ]
         self.classes = [p for p in (1, 2, 3) if self.tenants[p] is not None]
         self.heads = Heads(pool, room, line, gate, kinds.bundling, self.tenants, look)
-        self.mosts = [pressure.most(self.slots, room.level, p) for p in range(4)]
-        self.urgency = Urgency(line, room, gate, self.heads, self._why_not)
+        self.urgency = Urgency(pool, line, room, gate, self.heads, self._why_not)
         self.runs: dict[tuple[int, int], Runs] = {}
         self.floors: dict[tuple[int, int], float] = {}
         self.candidates: dict[int, Candidate | None] = {}
@@ -128,7 +127,7 @@ class _Planner:
             if found is not None:
                 return found
             for p in self.classes:
-                candidate = None if self._pressed(p) else self._candidate(p)
+                candidate = None if self.urgency.pressed(p) else self._candidate(p)
                 if candidate is not None:
                     return candidate, NO_LANE
         return (urgent, P0) if urgent is not None else None
@@ -145,18 +144,6 @@ class _Planner:
                 return None
             return candidate, lane
         return None
-
-    def _pressed(self, p: int) -> bool:
-        """Whether a class holds all that the pressure leaves it beyond its lane, while a more urgent one waits."""
-        most = self.mosts[p]
-        if most >= self.slots:
-            return False
-        held = sum([one.leases for one in self.flight.classes[p].values()]) - self.flight.lanes[p]
-        return held >= most and self.urgency.waits_before(p)
-
-    def _on_floor(self, p: int) -> bool:
-        """Whether a class starts by its own lane alone."""
-        return pressure.of(self.room.level, p).release != "all" and self.urgency.waits_before(p)
 
     def _open(self) -> list[int]:
         return [lane for lane in (lanes.P2, lanes.P3) if self._credit(lane) >= 0]
@@ -277,7 +264,7 @@ class _Planner:
         found: Candidate | None = None
         longest = 1.0
         for p, aged_s in AGED_S.items():
-            if self.tenants[p] is None or self.gate.priority(p) or self._on_floor(p):
+            if self.tenants[p] is None or self.gate.priority(p) or self.urgency.on_floor(p):
                 continue
             for flow in self._by_age(p, aged_s):
                 known = self.line.classes[p].tenants[flow.tenant]
@@ -362,7 +349,7 @@ class _Planner:
         """Return why each flow that has a task left got no slot for it."""
         held: dict[int, str] = {}
         full = self.room.free[self.pool] <= 0
-        pressed = {p for p in self.classes if self._pressed(p)}
+        pressed = {p for p in self.classes if self.urgency.pressed(p)}
         for number, seen in self.heads.seen.items():
             flow = self.line.flows[number]
             if seen.heads:

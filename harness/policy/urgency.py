@@ -1,7 +1,7 @@
-"""Whether more urgent work waits in a pool for something that the system could give: what pressure goes by in a plan.
+"""Who gives way in a plan under pressure: a class that has its share, while more urgent work waits in the pool.
 
-Work that waits for its own tenant (a pause, a cap, a quota, a budget) or for what nobody has at all doesn't count: a
-slot that is kept free for it would stay free. Work that waits for a resource counts: it needs a slot when that comes.
+What waits for its own tenant (a pause, a cap, a quota, a budget) or for what nobody has at all doesn't count: a slot
+that is kept free for it would stay free. What waits for a resource counts: it needs a slot when that comes.
 
 Asked once a plan and class, after the more urgent classes were offered what there is; goes through LOOKED_THROUGH flows
 at most, and takes it that the rest waits.
@@ -9,6 +9,7 @@ at most, and takes it that the rest waits.
 
 from collections.abc import Callable
 
+from harness.policy import pressure
 from harness.policy.flow import FlowFacts, Head, needs
 from harness.policy.heads import Heads
 from harness.policy.line import Line
@@ -22,10 +23,11 @@ OWN = ("fan_out", "quarantine")  # of the reasons that hold a task: its run's, i
 class Urgency:
     """See the module."""
 
-    __slots__ = ("_gate", "_heads", "_known", "_left", "_line", "_room", "_why_not")
+    __slots__ = ("_flight", "_gate", "_heads", "_known", "_left", "_line", "_mosts", "_room", "_slots", "_why_not")
 
     def __init__(
         self,
+        pool: str,
         line: Line,
         room: Room,
         gate: Gate,
@@ -34,11 +36,24 @@ class Urgency:
     ) -> None:
         """`why_not`: what holds a task, beside what holds its tenant's whole class."""
         self._line, self._room, self._gate, self._heads, self._why_not = line, room, gate, heads, why_not
+        self._slots, self._flight = room.slots[pool], room.flight[pool]
+        self._mosts = [pressure.most(self._slots, room.level, p) for p in range(4)]
         self._known: dict[int, bool] = {}
         self._left = LOOKED_THROUGH
 
-    def waits_before(self, p: int) -> bool:
-        """Whether P1 or what is between it and this class waits."""
+    def pressed(self, p: int) -> bool:
+        """Whether a class holds all that the pressure leaves it beyond its lane, while a more urgent one waits."""
+        most = self._mosts[p]
+        if most >= self._slots:
+            return False
+        held = sum([one.leases for one in self._flight.classes[p].values()]) - self._flight.lanes[p]
+        return held >= most and self._waits_before(p)
+
+    def on_floor(self, p: int) -> bool:
+        """Whether a class starts by its own lane alone."""
+        return pressure.of(self._room.level, p).release != "all" and self._waits_before(p)
+
+    def _waits_before(self, p: int) -> bool:
         return any(self._waits(one) for one in range(1, p))
 
     def _waits(self, p: int) -> bool:
