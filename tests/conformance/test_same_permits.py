@@ -10,6 +10,7 @@ import pytest
 import redis
 from django.conf import settings
 
+from harness.policy.breaker import BUCKETS
 from harness.policy.desk import Desk
 from harness.policy.permits import PREFIX, Ask, Report, Want
 from harness.policy.resources import Live, Resource
@@ -177,6 +178,7 @@ class Played:
         for name, place in self.book.places.items():
             raw = self.client.get(scripts.key(name) + scripts.STATE)
             got = dict(zip(FIELDS, struct.unpack(f"<{len(FIELDS)}d", raw), strict=True))
+            assert got.pop("waited") or not place.line, name
             assert got == state_of(place.desk, place.sweep_s), name
             assert dict(self.client.zrange(scripts.key(name) + ":held", 0, -1, withscores=True)) == encoded(place.held)
             assert dict(self.client.zrange(scripts.key(name) + ":line", 0, -1, withscores=True)) == encoded(place.line)
@@ -251,6 +253,10 @@ def state_of(desk: Desk, sweep_s: float) -> dict[str, float]:
     found |= {f"b_{name}": getattr(breaker, name) for name in ("mode", "since_s", "until_s", "k", "streak")}
     found |= {f"b_probes_s{at or ''}": value for at, value in enumerate(breaker.probes_s)}
     found |= {"g_window_s": desk.guard.window_s, "g_calls": desk.guard.calls}
+    now = breaker.bucket % BUCKETS
+    found |= {"w_number": breaker.bucket, "w_calls": breaker.calls[now], "w_failures": breaker.failures[now]}
+    found["w_calls_before"] = sum(breaker.calls) - breaker.calls[now]
+    found["w_failures_before"] = sum(breaker.failures) - breaker.failures[now]
     for letter, part in (("r", desk.requests), ("t", desk.tokens), ("u", desk.budget)):
         found |= {f"{letter}_{name}": getattr(part, name) for name in part.__slots__}
     return found

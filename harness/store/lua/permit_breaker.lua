@@ -1,5 +1,4 @@
--- The breaker, step by step as in policy/breaker; its window is a value of its own (`w`), which only reports
--- of a closed breaker need.
+-- The breaker before a call, when it isn't closed, step by step as in policy/breaker.
 function P.breaker_tick(st, now)
     if st.b_mode == $breaker.OPEN and now >= st.b_until_s then
         st.b_mode, st.b_since_s, st.b_streak = $breaker.HALF_OPEN, now, 0

@@ -18,7 +18,7 @@ for at = 1, #found, 2 do
         local fact = facts[i]
         if configs[fact[1]] then
             -- Whether it was sent is not known: what was reserved stays charged.
-            P.free(fact[1], P.config(configs[fact[1]]), now, found[at], fact, -1)
+            P.free(fact[1], {struct.unpack('$config_of.FORMAT', configs[fact[1]])}, now, found[at], fact, -1)
         else
             redis.call('ZREM', fact[1] .. ':held', found[at])
         end

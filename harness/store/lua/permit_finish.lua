@@ -11,15 +11,17 @@ for i = 1, #KEYS do
     local key, fact = KEYS[i], facts[i]
     redis.call('ZREM', key .. ':held', member)
     if fact[6] then redis.call('ZREM', key .. ':tenant:' .. fact[6], member) end
-    local cfg = P.config(ARGV[4 + i])
-    local st, n = P.load(key, cfg, now, 0), P.in_flight(key, now)
-    P.settle(st, cfg, now, fact, cfg.tokens, true)
+    local cfg = {struct.unpack('$config_of.FORMAT', ARGV[4 + i])}
+    local st = P.load(key, cfg, now, 0)
+    if cfg.tpm > 0 and cfg.tokens >= 0 then
+        P.bucket_settle(st, $at.t_tat_s, cfg.tpm, now, fact[5], fact[4], cfg.tokens)
+    end
     if i == rep.about then
-        P.told(key, st, cfg, now, n, fact, rep)
+        P.told(key, st, cfg, now, fact, rep)
     else
         P.aside(key, st, cfg, now, fact, rep.outcome == $outcome.success)
     end
     P.save(key, st)
-    P.wake(key, st, cfg, now, n)
+    if st.waited > 0 then P.wake(key, st, cfg, now) end
 end
 return 1

@@ -8,7 +8,7 @@ local held = redis.call('HGET', holds, member)
 if held then redis.call('HDEL', holds, member) end
 local now, idle = P.clock(ARGV[1]), redis.call('EXISTS', holds) == 0
 for i = 1, #KEYS do
-    local key, cfg = KEYS[i], P.config(ARGV[4 + i])
+    local key, cfg = KEYS[i], {struct.unpack('$config_of.FORMAT', ARGV[4 + i])}
     redis.call('ZREM', key .. ':line', entry)
     redis.call('ZREM', key .. ':seen', entry)
     if idle then redis.call('ZREM', key .. ':asked', ARGV[3]) end

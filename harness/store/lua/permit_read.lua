@@ -10,8 +10,8 @@ end
 
 function P.rate_wait(st, cfg, now)
     local longest = math.max(0, st.stop_s - now)
-    if cfg.rpm > 0 then longest = math.max(longest, P.bucket_wait(st, $at.r_tat_s, cfg.rpm, now, 1)) end
-    if cfg.tpm > 0 then longest = math.max(longest, P.bucket_wait(st, $at.t_tat_s, cfg.tpm, now, 1)) end
+    if cfg.rpm > 0 then longest = math.max(longest, (P.bucket_wait(st, $at.r_tat_s, cfg.rpm, now, 1))) end
+    if cfg.tpm > 0 then longest = math.max(longest, (P.bucket_wait(st, $at.t_tat_s, cfg.tpm, now, 1))) end
     return longest
 end
 
@@ -22,12 +22,12 @@ end
 
 local now, answer = P.clock(ARGV[1]), {}
 for i = 1, #KEYS do
-    local key, cfg = KEYS[i], P.config(ARGV[1 + i])
+    local key, cfg = KEYS[i], {struct.unpack('$config_of.FORMAT', ARGV[1 + i])}
     local st, fresh = P.load(key, cfg, now, 0)
     if not fresh and now >= st.sweep_s then P.sweep(key, st, now) end
-    local n, line = P.in_flight(key, now), redis.call('ZCARD', key .. ':line')
+    local n, line = redis.call('ZCOUNT', key .. ':held', now, '+inf'), redis.call('ZCARD', key .. ':line')
     if not fresh then
-        if P.step(key, st, cfg, now, n, line, -1) then P.wake(key, st, cfg, now, n) end
+        if P.step(key, st, cfg, now, n, line, -1) then P.wake(key, st, cfg, now) end
         P.save(key, st)
     end
     local shut, breaker = cfg.breaker > 0 and st.b_mode == $breaker.OPEN, 'closed'

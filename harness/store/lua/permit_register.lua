@@ -6,7 +6,7 @@
 local now, member, holds = P.clock(ARGV[1]), ARGV[2], PREFIX .. 'task:' .. ARGV[3]
 local facts, ttl_s = {}, 0
 for i = 1, #KEYS do
-    local key, cfg = KEYS[i], P.config(ARGV[4 + 2 * i])
+    local key, cfg = KEYS[i], {struct.unpack('$config_of.FORMAT', ARGV[4 + 2 * i])}
     local st, fresh = P.load(key, cfg, now, cfg.birth)
     if fresh then P.save(key, st) end
     redis.call('ZADD', key .. ':held', now + cfg.ttl_s, member)

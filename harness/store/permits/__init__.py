@@ -218,7 +218,7 @@ class Permits:
             tenant=ask.tenant,
             wants=ask.wants,
             sent=dict(zip(names, answer[3::2], strict=True)),
-            sent_s=float(answer[1]),
+            sent_s=scripts.moment(answer[1]),
         )
         with self._lock:
             self._held[ask.member] = granted
