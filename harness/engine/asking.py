@@ -128,7 +128,7 @@ class Asking:
             if tell:
                 self._asked = False
         if tell:
-            self._process.downstream.ended(self._task.id, self._task.release_no)
+            self._process.downstream.ended([(self._task.id, self._task.release_no)])
 
     def _left_s(self) -> float:
         return self._running.task_began_s + self._running.timeout_s - time.monotonic()

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -202,9 +202,9 @@ class Downstream:
             return wait_s
         return self.permits.take_retry(resource) if self.live.get(resource) is not None else 0.0
 
-    def ended(self, task: int, release_no: int) -> None:
-        """Tell that an attempt that has asked for permits is over, and none of its calls runs any more."""
-        self.permits.ended(task, release_no)
+    def ended(self, attempts: Iterable[tuple[int, int]]) -> None:
+        """Tell that attempts (task, release_no) that have asked for permits are over, and none of their calls runs."""
+        self.permits.ended(attempts)
 
     # Beside the calls
 

@@ -38,8 +38,8 @@ class Reads(Protocol):
         """Return how resources stand. None: Redis is away."""
         ...
 
-    def ended(self, task: int, release_no: int) -> None:
-        """Free what an attempt held."""
+    def ended(self, attempts: Iterable[tuple[int, int]]) -> None:
+        """Free what attempts (task, release_no) held."""
         ...
 
 

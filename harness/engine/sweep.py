@@ -5,7 +5,7 @@ A step that fails, or finds rows that somebody has locked, keeps no other step w
 locks the leader's row, so a round that is stuck keeps nobody from releasing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import psycopg
@@ -26,7 +26,7 @@ LEASES_AT_ONCE = 200
 TASKS_AT_ONCE = 500
 ACTOR = "sweep"
 
-AttemptEnded = Callable[[int, int], None]  # by task and release_no
+AttemptsEnded = Callable[[Iterable[tuple[int, int]]], None]  # by task and release_no
 
 log = logs.get(__name__)
 
@@ -54,10 +54,10 @@ class Swept:
         return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE
 
 
-def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: AttemptEnded | None = None) -> Swept:
+def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: AttemptsEnded | None = None) -> Swept:
     """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, money spent.
 
-    `ended` is told of each attempt whose worker is gone: the permits of its calls are free.
+    `ended` is told of the attempts whose worker is gone, at once: the permits of their calls are free.
 
     Raises: psycopg.Error when the connection is gone.
     """
@@ -99,14 +99,14 @@ def _end_dead(connection: Connection) -> int:
     return len(dead)
 
 
-def _lose(connection: Connection, ended: AttemptEnded | None) -> int:
+def _lose(connection: Connection, ended: AttemptsEnded | None) -> int:
     lost = transitions.lose(
         connection, max_attempts=max_attempts(), retry_delay_s=1.0, actor=ACTOR, limit=LEASES_AT_ONCE
     )
     for one in lost:
         log.warning("task_lost", task=one.task, event_fired=one.event, state=one.state)
-        if ended is not None:
-            ended(one.task, one.release_no)
+    if ended is not None and lost:
+        ended([(one.task, one.release_no) for one in lost])
     return len(lost)
 
 

@@ -125,6 +125,7 @@ def hand_back(process: ProcessState, connection: Connection) -> int:
     if process.fence.is_open():
         raise RuntimeError("nothing is handed back before the fence is closed")
     handed = 0
+    over: list[tuple[int, int]] = []
     for running in list(process.running.values()):
         if running.taken_over:
             continue
@@ -132,8 +133,9 @@ def hand_back(process: ProcessState, connection: Connection) -> int:
         attempts = dict(running.tasks)
         handed += _settle_from_outside(process, connection, running, why="drain")
         if running.calls:
-            for task, release_no in attempts.items():
-                process.downstream.ended(task, release_no)  # the calls end with the process, in a moment
+            over += attempts.items()
+    if over:
+        process.downstream.ended(over)  # their calls end with the process, in a moment
     return handed
 
 
@@ -142,12 +144,12 @@ def lose_dead_children(
     session: uuid.UUID,
     live_pids: Callable[[], Iterable[int]],
     *,
-    ended: Callable[[int, int], None] | None = None,
+    ended: Callable[[Iterable[tuple[int, int]]], None] | None = None,
 ) -> int:
     """Take back what children of this prefork session held that are gone. Returns how many tasks.
 
-    `ended` is told of each attempt (task, release_no): the permits of its calls are free. Who holds something is asked
-    first, and who lives after that: a child that is born in between holds nothing old.
+    `ended` is told of their attempts (task, release_no): the permits of their calls are free. Who holds something is
+    asked first, and who lives after that: a child that is born in between holds nothing old.
     """
     dead_pids = sessions.claiming_pids(connection, session)
     if dead_pids:
@@ -164,8 +166,8 @@ def lose_dead_children(
     )
     for one in lost:
         log.warning("child_lost", task=one.task, event_fired=one.event, state=one.state)
-        if ended is not None:
-            ended(one.task, one.release_no)
+    if ended is not None and lost:
+        ended([(one.task, one.release_no) for one in lost])
     return len(lost)
 
 

@@ -120,10 +120,21 @@ def test_who_gives_up_keeps_nobody_waiting_and_frees_a_permit_it_never_heard_of(
 def test_an_attempt_that_is_over_holds_and_asks_nothing(permits: Permits) -> None:
     granted(permits, ask(7, "llm", "tool"))
     with process(settings.BROKER_URL, Resources(llm={}, tool={}, rated={})) as another:  # the sweep's
-        another.ended(7, 1)
+        another.ended([(7, 1)])
     readings = permits.read(["llm", "tool"])
     assert readings is not None
     assert [(one.in_flight, one.asked) for one in readings.values()] == [(0, 0), (0, 0)]
+
+
+def test_several_attempts_are_over_at_once_also_where_redis_has_lost_its_scripts(permits: Permits) -> None:
+    for task in (7, 8, 9):
+        granted(permits, ask(task, "rated"))
+    with redis.Redis.from_url(settings.BROKER_URL) as client:
+        client.script_flush()
+    permits.ended([(7, 1), (9, 1), (10, 1)])
+    readings = permits.read(["rated"])
+    assert readings is not None
+    assert (readings["rated"].in_flight, readings["rated"].asked) == (1, 1)
 
 
 def test_an_override_acts_at_the_next_question(permits: Permits, resources: Resources) -> None:

@@ -141,7 +141,7 @@ def test_no_redis_at_all_is_the_process_alone() -> None:
         assert permits.read(["llm"]) is None
         assert permits.take_retry("llm") == 0.0
         permits.renew()
-        permits.ended(1, 1)
+        permits.ended([(1, 1)])
 
 
 def test_the_permits_of_a_killed_worker_are_free_when_its_attempts_have_ended(
@@ -154,9 +154,7 @@ def test_the_permits_of_a_killed_worker_are_free_when_its_attempts_have_ended(
         one.wait()
     with process(own.url, Resources(llm={"capacity": CAPACITY})) as permits:
         assert isinstance(permits.acquire(ask(1, "llm", waits=False)), Refused)
-        for one in callers.processes:
-            for thread in range(THREADS):
-                permits.ended(one.pid, thread)
+        permits.ended([(one.pid, thread) for one in callers.processes for thread in range(THREADS)])
         readings = permits.read(["llm"])
         assert readings is not None and readings["llm"].in_flight == 0
         granted(permits, ask(1, "llm"))

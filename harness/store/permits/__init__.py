@@ -121,15 +121,15 @@ class Permits:
             return False
         return self._bell.wait(ask.member, timeout_s)
 
-    def ended(self, task: int, release_no: int) -> None:
-        """An attempt is over: it asks no more, and what it still holds is free."""
-        attempt = f"{task}:{release_no}"
+    def ended(self, attempts: Iterable[tuple[int, int]]) -> None:
+        """Attempts (task, release_no) are over: they ask no more, and what they still hold is free. One trip."""
+        over = {f"{task}:{release_no}" for task, release_no in attempts}
         with self._lock:
-            for member in [one for one in self._held if one.rpartition(":")[0] == attempt]:
+            for member in [one for one in self._held if one.rpartition(":")[0] in over]:
                 del self._held[member]
-        if self._link is not None:
+        if self._link is not None and over:
             names, configs = self._known(self._effective())
-            self._link.call("ended", names, ["", attempt, *configs])
+            self._link.several("ended", [(names, ["", attempt, *configs]) for attempt in sorted(over)])
 
     # Resources
 

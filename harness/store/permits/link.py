@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.exceptions import ConnectionError, NoScriptError, RedisError, TimeoutError
 from redis.retry import Retry
 
 from harness.store.permits import scripts
@@ -61,11 +61,41 @@ class Link:
         A connection that broke is replaced once; then the script gets `again` as its arguments, if there are any: the
         first try may have run it.
         """
+        script = self._scripts[name]
+        second = args if again is None else again
+        return self._answer(name, lambda: script(keys=keys, args=args), lambda: script(keys=keys, args=second))
+
+    def several(self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]]) -> list[Any] | None:
+        """Run a script that does nothing when it is run again many times in one trip. None: Redis is away."""
+        script = self._scripts[name]
+
+        def ask() -> list[Any]:  # a pipeline of Script objects asks first whether Redis has them: one more trip
+            with self.client.pipeline(transaction=False) as pipe:
+                for keys, args in calls:
+                    pipe.evalsha(script.sha, len(keys), *keys, *args)
+                return list(pipe.execute())
+
+        def run() -> list[Any]:
+            try:
+                return ask()
+            except NoScriptError:
+                self.client.script_load(script.script)
+                return ask()
+
+        found: list[Any] | None = self._answer(name, run, run)
+        return found
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self.client.close()
+        self.client.connection_pool.disconnect()
+
+    def _answer(self, name: str, *tries: Callable[[], Any]) -> Any:
         if self.away and not self._here():
             return None
-        for arguments in (args, args if again is None else again):
+        for run in tries:
             try:
-                return self._scripts[name](keys=keys, args=arguments)
+                return run()
             except TimeoutError:
                 break
             except (ConnectionError, OSError):
@@ -75,24 +105,6 @@ class Link:
                 break
         self._lost()
         return None
-
-    def several(self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]]) -> list[Any] | None:
-        """Run a script many times in one trip. None: Redis is away."""
-        if self.away and not self._here():
-            return None
-        try:
-            with self.client.pipeline(transaction=False) as pipe:
-                for keys, args in calls:
-                    self._scripts[name](keys=keys, args=args, client=pipe)
-                return list(pipe.execute())
-        except (RedisError, OSError):
-            self._lost()
-            return None
-
-    def close(self) -> None:
-        """Drop the connections."""
-        self.client.close()
-        self.client.connection_pool.disconnect()
 
     def _here(self) -> bool:
         """Look whether Redis is back, if it is time to; one thread looks, and tells it first what it missed."""
