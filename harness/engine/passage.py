@@ -5,8 +5,9 @@ What it meets is an error of work for the task (engine.answers), and a report fo
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from harness.engine import answers
@@ -18,6 +19,14 @@ from harness.policy.permits import Granted, Report, Want
 TOKENS_MOST = 10**9  # of one call
 T = TypeVar("T")
 Over = Callable[["Passage", Granted, Report, Report], None]
+
+
+@dataclass(slots=True)
+class Met:
+    """What a call met: how long it took, and its error, if any, as it was raised."""
+
+    latency_s: float = 0.0
+    error: BaseException | None = None
 
 
 class Passage:
@@ -54,36 +63,21 @@ class Passage:
 
     def run(self, fn: Callable[..., T]) -> T:
         """Call, on the thread that this runs on. Raises: what `fn` raises, classed (engine.answers)."""
-        began_s = time.monotonic()
-        error: BaseException | None = None
+        met = Met()
         try:
-            with calling.inside(self):
+            with self._meeting(met):
                 return fn(self) if takes_call(fn) else fn()
-        except BaseException as raised:
-            error = raised
-            classed = self._classed(raised)
-            if classed is raised:
-                raise
-            raise classed from raised
         finally:
-            self._end(error, time.monotonic() - began_s)
+            self._end(met)
 
     async def arun(self, fn: Callable[..., Awaitable[T]], beside: Callable[[Callable[[], None]], Awaitable[Any]]) -> T:
         """The same for a coroutine, on its loop; `beside` runs on another thread what waits for Redis."""
-        began_s = time.monotonic()
-        error: BaseException | None = None
+        met = Met()
         try:
-            with calling.inside(self):
+            with self._meeting(met):
                 return await (fn(self) if takes_call(fn) else fn())
-        except BaseException as raised:
-            error = raised
-            classed = self._classed(raised)
-            if classed is raised:
-                raise
-            raise classed from raised
         finally:
-            latency_s = time.monotonic() - began_s
-            await beside(lambda: self._end(error, latency_s))
+            await beside(lambda: self._end(met))
 
     def undo(self) -> None:
         """The call wasn't made after all: nothing was used, and nothing is learnt."""
@@ -92,6 +86,21 @@ class Passage:
                 outcome="ignore", resource=self._wants[0].resource, tokens={want.resource: 0 for want in self._wants}
             )
             self._over(self, self._granted, unused, unused)
+
+    @contextmanager
+    def _meeting(self, met: Met) -> Iterator[None]:
+        began_s = time.monotonic()
+        try:
+            with calling.inside(self):
+                yield
+        except BaseException as raised:
+            met.error = raised
+            classed = self._classed(raised)
+            if classed is raised:
+                raise
+            raise classed from raised
+        finally:
+            met.latency_s = time.monotonic() - began_s
 
     def _classed(self, error: BaseException) -> BaseException:
         classed = answers.classify(error) if isinstance(error, Exception) else None
@@ -106,22 +115,22 @@ class Passage:
         learning = (want.resource for want in self._wants if self._learns(want.resource))
         return next(learning, self._wants[0].resource if self._wants else "")
 
-    def _end(self, error: BaseException | None, latency_s: float) -> None:
+    def _end(self, met: Met) -> None:
         if self._granted is None:
             return
-        about = self._about()
-        met = answers.report(error, resource=about, tokens=self._tokens or None, latency_s=latency_s, heard=self._heard)
-        if met.outcome == "drop" and not self._tokens:
-            met = replace(met, tokens={want.resource: 0 for want in self._wants})  # what is refused uses nothing
-        told = met
+        about, tokens = self._about(), self._tokens or None
+        report = answers.report(met.error, resource=about, tokens=tokens, latency_s=met.latency_s, heard=self._heard)
+        if report.outcome == "drop" and not tokens:
+            report = replace(report, tokens={want.resource: 0 for want in self._wants})  # what is refused uses nothing
+        told = report
         if not self._learns(about):
             told = Report(
-                outcome="success" if met.outcome == "success" else "ignore",
+                outcome="success" if report.outcome == "success" else "ignore",
                 resource=about,
-                tokens=met.tokens,
-                latency_s=latency_s,
+                tokens=report.tokens,
+                latency_s=met.latency_s,
             )
-        self._over(self, self._granted, met, told)
+        self._over(self, self._granted, report, told)
 
 
 def takes_call(fn: Callable[..., Any]) -> bool:
