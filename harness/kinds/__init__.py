@@ -3,6 +3,7 @@
 from harness.kinds.calling import Calling
 from harness.kinds.context import Context
 from harness.kinds.errors import Cancelled, NoPermit, Permanent, RateLimited, StepMismatch, TimedOut, Transient, Unfit
+from harness.kinds.forms import Form
 from harness.kinds.registry import Kind, OneOf, kind
 from harness.policy.retry import Rule
 
@@ -10,6 +11,7 @@ __all__ = [
     "Calling",
     "Cancelled",
     "Context",
+    "Form",
     "Kind",
     "NoPermit",
     "OneOf",

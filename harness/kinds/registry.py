@@ -13,7 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from harness.kinds import forms as of_forms
+from harness.kinds.forms import Form
 from harness.policy import flow
+from harness.policy import forms as known_forms
 from harness.policy import retry as table
 from harness.policy.capacity import Need
 from harness.policy.errors import ErrorClass, Invalid
@@ -40,7 +43,7 @@ class Kind:
 
     `one_of`: beside those it needs one of one of these.
     `rules`: what follows from each class of error. `repair(ctx, payload, error)`: asked once in place of failing when
-    something doesn't fit its schema; what it returns is the result.
+    something doesn't fit its schema; what it returns is the result. `degrade`: cheaper forms, from mild to cheap.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Kind:
     costs: bool = False
     rules: Mapping[ErrorClass, Rule] = field(default_factory=lambda: table.VERDICTS)
     repair: Callable[[Any, Any, Exception], Any] | None = None
+    degrade: tuple[Form, ...] = ()
 
     @property
     def signature(self) -> str:
@@ -66,25 +70,37 @@ class Kind:
 
     @property
     def signatures(self) -> frozenset[str]:
-        """Every signature that its tasks may have."""
+        """Every signature that its tasks may have as a whole."""
         return frozenset(map(self._signature, self.one_of.every() if self.one_of else (None,)))
+
+    @property
+    def forms(self) -> tuple[known_forms.Form, ...]:
+        """Its cheaper forms, as a plan knows them."""
+        return tuple([known_forms.Form(form.name, form.signature) for form in self.degrade])
+
+    def form(self, name: str | None) -> Form | None:
+        """Return the form of this name. None: there is none (any more)."""
+        return next((form for form in self.degrade if form.name == name), None)
 
     def signature_of(self, payload: Any) -> str:
         """Return the signature of a task with this input, which has been checked."""
         return self._signature(self.one_of.of(payload) if self.one_of else None)
 
     def may_need(self) -> dict[str, int]:
-        """Return every resource that a task of it may need, with how many."""
+        """Return every resource that a task of it may need, in whatever form, with how many."""
         needs = dict(self.resources)
         for name in self.one_of.every() if self.one_of else ():
             needs[name] = self.resources.get(name, 0) + 1
+        for form in self.degrade:
+            for name, n in (form.needs() or {}).items():
+                needs[name] = max(needs.get(name, 0), n)
         return needs
 
     def _signature(self, chosen: str | None) -> str:
         needs = dict(self.resources)
         if chosen is not None:
             needs[chosen] = needs.get(chosen, 0) + 1
-        return ",".join(f"{name}={n}" for name, n in sorted(needs.items()))
+        return of_forms.signature_of(needs)
 
 
 _KINDS: dict[str, Kind] = {}
@@ -106,6 +122,7 @@ def kind(
     costs: bool = False,
     retry: Mapping[str, Rule] | None = None,
     repair: Callable[[Any, Any, Exception], Any] | None = None,
+    degrade: Sequence[Form] = (),
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
     """Register `fn(ctx, payload)` as a kind. `est_s` is the expected run time until real ones are known.
 
@@ -113,6 +130,7 @@ def kind(
     `costs=True`: it spends money (`ctx.spent`), so a tenant's budget holds it; it must declare a resource.
     `one_of`: beside `resources` one more, by the input (which model, which site).
     `retry`: by error class, a rule other than the table's (policy.retry). `repair`: see `Kind`.
+    `degrade`: cheaper forms of the work, from mild to cheap, for times of pressure (kinds.forms).
     Raises: Invalid naming the argument.
     """
 
@@ -133,6 +151,7 @@ def kind(
             rules = table.refine(retry or {}, repairs=repair is not None)
         except Invalid as error:
             raise Invalid(f"kind {name!r}: {error.message}", field="retry") from None
+        cheaper = of_forms.check(name, degrade, bundle=bundle, costs=costs)
         _KINDS[name] = Kind(
             name=name,
             version=version,
@@ -149,6 +168,7 @@ def kind(
             costs=costs,
             rules=rules,
             repair=repair,
+            degrade=cheaper,
         )
         return fn
 

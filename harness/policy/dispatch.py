@@ -25,7 +25,8 @@ from math import ceil
 
 from harness.policy import lanes
 from harness.policy.fairness import Runs, Tenants, singles_first
-from harness.policy.flow import FlowFacts, Head, Look, is_large
+from harness.policy.flow import FlowFacts, Head, Look, is_large, needs
+from harness.policy.forms import WHOLE, Form
 from harness.policy.gathered import Gathered
 from harness.policy.heads import BUNDLE_MAX, LOST_STARTS_QUARANTINE, Heads, Seen
 from harness.policy.known import Kinds
@@ -41,12 +42,9 @@ from harness.policy.urgency import Urgency
 BUNDLE_S = 0.1  # seconds that a bundle may be expected to take: what a P0 task may wait behind it
 AGED_S = {2: 300.0, 3: 600.0}  # seconds after which a task of a class may take the aged lane (rule 5)
 EST_S = 1.0  # seconds, of a kind that nobody knows
-
-
 P0_EXPECTED_S = 3600.0  # so long after it was seen last, P0 is expected again
 AGED_A_LOOK = 8  # flows asked for at once by age
 LOOKED_THROUGH = 400  # flows in order of age or rank that one search goes through
-
 
 Candidate = tuple[FlowFacts, Run, Head]
 
@@ -59,7 +57,7 @@ def plan(pool: str, now_s: float, *, room: Room, line: Line, gate: Gate, kinds: 
 class _Planner:
     def __init__(self, pool: str, now_s: float, room: Room, line: Line, gate: Gate, kinds: Kinds, look: Look) -> None:
         self.pool, self.now_s, self.room, self.line = pool, now_s, room, line
-        self.gate, self.kinds, self.look = gate, kinds, look
+        self.gate, self.kinds, self.look, self.forms = gate, kinds, look, gate.forms
         self.slots = room.slots[pool]
         self.flight = room.flight[pool]
         self.picks: list[Pick] = []
@@ -156,7 +154,7 @@ class _Planner:
     def _due(self, reserved: Reserved) -> tuple[Candidate, int] | None:
         """Return the task that something was reserved for, if it fits now."""
         flow = self.line.flows.get(reserved.flow.id)
-        if flow is None or self.gate.priority(flow.priority) or self._shut(flow):
+        if flow is None or self.gate.priority(flow.priority) or self.gate.flow(flow):
             return None
         if self.room.free[self.pool] <= self.headroom or self.gate.tenant(flow.priority, flow.tenant):
             return None
@@ -198,7 +196,7 @@ class _Planner:
     def _gathered(self, p: int) -> Candidate | None:
         """Return a task that needs much and finds it free, before others take it apart (rule 11)."""
         for flow in Gathered(p, self.line, self.room, self.gate, self.mean_s or EST_S).goes_on():
-            if self.gate.tenant(p, flow.tenant) or self._shut(flow):
+            if self.gate.tenant(p, flow.tenant) or self.gate.flow(flow):
                 continue
             head = self.heads.first(flow)
             if head is not None and self._why_not(flow, head) is None:
@@ -226,17 +224,12 @@ class _Planner:
         if run.id and self.gate.run(run.id):
             return None
         for flow in run.flows.values():
-            if self._shut(flow):
+            if self.gate.flow(flow):
                 continue
             head = self.heads.first(flow)
             if head is not None and (found is None or head.task < found[2].task) and self._why_not(flow, head) is None:
                 found = (flow, run, head)
         return found
-
-    def _shut(self, flow: FlowFacts) -> str | None:
-        """Return what holds all of a flow's tasks alike."""
-        reason = self.gate.signature(flow.signature, flow.priority) if flow.signature else None
-        return reason or self.gate.pair(flow.tenant, flow.signature)
 
     def _why_not(self, flow: FlowFacts, head: Head) -> str | None:
         """Return what holds a task, beside what holds its tenant's whole class."""
@@ -246,14 +239,21 @@ class _Planner:
             return "quarantine"
         if flow.run and (reason := self.gate.fan_out(flow, self.kinds.estimates.get(head.kind, EST_S), self.mean_s)):
             return reason
-        return self._shut(flow) or self._kept(flow, head)
+        return self._form(flow, head)[1]
 
-    def _kept(self, flow: FlowFacts, head: Head) -> str | None:
+    def _form(self, flow: FlowFacts, head: Head) -> tuple[Form, str | None]:
+        """Return the form that a task may go in now; with a reason: what holds it, whole and in any other (F2)."""
+        if self.forms is None:
+            return WHOLE, self.gate.flow(flow) or self._kept(flow, head, flow.signature)
+        why = self.gate.full
+        return self.forms.choose(flow, head, lambda needed: why(flow, needed) or self._kept(flow, head, needed))
+
+    def _kept(self, flow: FlowFacts, head: Head, signature: str) -> str | None:
         """Return what is reserved for somebody else of what a task needs (rule 11)."""
-        if not flow.signature or not (self.reserved or self.room.reserved):
+        if not signature or not (self.reserved or self.room.reserved):
             return None
         end_s = self.now_s + self.kinds.estimates.get(head.kind, EST_S)
-        for resource, n in flow.needs:
+        for resource, n in needs(signature):
             one = self.reserved.get(resource) or self.room.reserved.get(resource)
             if one is not None and one.flow.id != flow.id and not leaves(one, resource, n, self.room, end_s):
                 return f"reserved:{resource}"
@@ -268,7 +268,7 @@ class _Planner:
                 continue
             for flow in self._by_age(p, aged_s):
                 known = self.line.classes[p].tenants[flow.tenant]
-                if self.gate.tenant(p, flow.tenant) or self._shut(flow):
+                if self.gate.tenant(p, flow.tenant) or self.gate.flow(flow):
                     continue
                 also = islice(self._by_age(p, aged_s), AGED_A_LOOK) if flow.id not in self.heads.seen else ()
                 head = self.heads.first(flow, also)
@@ -300,6 +300,8 @@ class _Planner:
         size = 1 if quarantine else self._bundle_size(flow, head, seen)
         tasks = tuple([seen.heads.popleft().task for _ in range(size)])
         seen.used.update(tasks)
+        form = WHOLE if self.forms is None else self._form(flow, head)[0]
+        signature = form.of(flow)
         pick = Pick(
             flow=flow,
             kind=head.kind,
@@ -307,8 +309,9 @@ class _Planner:
             quarantine=quarantine,
             lane=lane,
             est_s=self.kinds.estimates.get(head.kind, EST_S) * size,
-            cost=self.gate.cost(flow.signature) if flow.signature else 1.0,
+            cost=self.gate.cost(signature) if signature else 1.0,
             large=bool(flow.signature) and is_large(flow.signature),
+            form=form,
         )
         self.picks.append(pick)
         self.gate.take(pick)
@@ -338,7 +341,8 @@ class _Planner:
         limit = min(self.gate.members(flow), share, int(BUNDLE_S / est_s + 1e-9), BUNDLE_MAX, len(seen.heads))
         size = 0
         for following in islice(seen.heads, max(1, limit)):
-            if size and (following.kind != head.kind or following.single or following.lost_starts):
+            alike = following.kind == head.kind and following.degrade == head.degrade
+            if size and (not alike or following.single or following.lost_starts):
                 break
             size += 1
         return size

@@ -48,7 +48,7 @@ class Standing:
         """Return who stands, in order, without those at the front that are dead."""
         rest: list[Iterable[tuple[float, int]]] = []
         for signature, order in self._orders.items():
-            if signature and self._gate.signature(signature, self._priority):
+            if signature and self._gate.shut(signature, self._priority):
                 continue
             at = self._at.get(signature, 0)
             if dead:

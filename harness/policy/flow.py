@@ -15,13 +15,17 @@ Needs = tuple[tuple[str, int], ...]  # (resource, how many a task holds)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A ready task: id, kind, whether it must be alone on its lease, workers it has lost, since when it may run."""
+    """A ready task: id, kind, whether it must be alone on its lease, workers it has lost, since when it may run.
+
+    `degrade`: it may be released in a cheaper form.
+    """
 
     task: int
     kind: str
     single: bool = False
     lost_starts: int = 0
     ready_s: float = 0.0
+    degrade: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

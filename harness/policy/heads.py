@@ -130,7 +130,5 @@ class Heads:
             standing += [runs[number] for _, number in islice(first, LOOKED_THROUGH)]
         for run in standing:
             for flow in run.flows.values():
-                if flow.id not in self.seen and not (
-                    flow.signature and self._gate.signature(flow.signature, flow.priority)
-                ):
+                if flow.id not in self.seen and not (flow.signature and self._gate.shut(flow.signature, flow.priority)):
                     yield flow

@@ -4,7 +4,7 @@ Who holds the tasks (PostgreSQL or the simulator) only answers looks; all that i
 release the same. Changes `room`: what is picked is taken. The line changes when the plan is applied to it.
 """
 
-from harness.policy import dispatch
+from harness.policy import dispatch, forms
 from harness.policy.flow import Look
 from harness.policy.known import Standing
 from harness.policy.line import Line
@@ -18,7 +18,8 @@ def decide(pool: str, now_s: float, *, room: Room, standing: Standing, line: Lin
     kinds = standing.kinds
     stop = stopped(pool, standing.pauses, standing.beyond, kinds.costing_in.get(pool, ()))
     line.away(stop.tenants)
-    gate = Gate(pool, room, line, stop, now_s)
+    degraded = forms.at(room.level, kinds.forms, kinds.also_in.get(pool, {}), line.owners)
+    gate = Gate(pool, room, line, stop, now_s, degraded)
     plan = dispatch.plan(pool, now_s, room=room, line=line, gate=gate, kinds=kinds, look=look)
     room.reserved |= plan.reserved
     return plan

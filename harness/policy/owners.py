@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TenantFacts:
-    """A tenant: `cap`, members in flight over all pools; `weight`, its share of a pool beside others (> 0)."""
+    """A tenant: `cap`, members in flight over all pools; `weight`, its share of a pool beside others (> 0).
+
+    `degrade`: its work may be done in cheaper forms under pressure.
+    """
 
     cap: int = 1000
     weight: float = 1.0
+    degrade: bool = True
 
 
 NEW = TenantFacts()
@@ -25,9 +29,9 @@ class Owners:
     runs: dict[int, int | None] = field(default_factory=dict)
     version: int = 0
 
-    def set_tenant(self, tenant: int, *, cap: int = NEW.cap, weight: float = NEW.weight) -> None:
-        """Note a tenant's cap and weight."""
-        facts = TenantFacts(cap, weight)
+    def set_tenant(self, tenant: int, *, cap: int = NEW.cap, weight: float = NEW.weight, degrade: bool = True) -> None:
+        """Note a tenant as it is now."""
+        facts = TenantFacts(cap, weight, degrade)
         if self.tenants.get(tenant, NEW) != facts:
             self.tenants[tenant] = facts
             self.version += 1
@@ -43,3 +47,7 @@ class Owners:
     def weight(self, tenant: int) -> float:
         """Return a tenant's weight."""
         return self.tenants.get(tenant, NEW).weight
+
+    def degrades(self, tenant: int) -> bool:
+        """Return whether a tenant's work may be done in cheaper forms."""
+        return self.tenants.get(tenant, NEW).degrade

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.policy.flow import FlowFacts
+from harness.policy.forms import WHOLE, Form
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -11,7 +12,8 @@ class Pick:
     """One slot given: the tasks that share it (more than one: a bundle). `quarantine`: it runs there.
 
     `lane`: who pays (lanes.py). `est_s`: seconds that all its tasks are expected to take; `cost`: what a second of it
-    costs, at least 1 (rule 9). `large`: it holds more than one of a resource, or several (rule 11).
+    costs, at least 1 (rule 9). `large`: as a whole it needs more than one of a resource, or several (rule 11).
+    `form`: what it is released in.
     """
 
     flow: FlowFacts
@@ -22,6 +24,12 @@ class Pick:
     est_s: float
     cost: float = 1.0
     large: bool = False
+    form: Form = WHOLE
+
+    @property
+    def signature(self) -> str:
+        """What it holds."""
+        return self.form.of(self.flow)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from math import ceil
 
 from harness.policy import pressure
 from harness.policy.flow import FlowFacts, needs
+from harness.policy.forms import Forms
 from harness.policy.line import Line
 from harness.policy.plan import Pick
 from harness.policy.room import Pause, Room, hold
@@ -99,9 +100,12 @@ def left_of(room: Room, tenant: int, resource: str) -> int | None:
 
 
 class Gate:
-    """See the module. `stop`: what may not start at all."""
+    """See the module. `stop`: what may not start at all. `forms`: in which work may go; None: whole."""
 
-    def __init__(self, pool: str, room: Room, line: Line, stop: Stopped, now_s: float) -> None:
+    def __init__(
+        self, pool: str, room: Room, line: Line, stop: Stopped, now_s: float, forms: Forms | None = None
+    ) -> None:
+        self.forms = forms
         self.pool = pool
         self.room = room
         self._line = line
@@ -130,6 +134,14 @@ class Gate:
             if left < n and (priority or left + self.room.urgent.get(resource, 0) < n):
                 return f"resource:{resource}"
         return None
+
+    def shut(self, signature: str, priority: int) -> str | None:
+        """Return what holds all flows of a class that need this, in whatever form their work may go."""
+        reason = self.signature(signature, priority)
+        if reason is None or self.forms is None:
+            return reason
+        others = self.forms.also(signature, priority)
+        return reason if all(self.signature(other, priority) for other in others) else None
 
     def tenant(self, priority: int, tenant: int) -> str | None:
         """Return what holds a tenant's flows of a class, if anything."""
@@ -176,6 +188,18 @@ class Gate:
                     return f"quota:{resource}"
         return None
 
+    def full(self, flow: FlowFacts, signature: str) -> str | None:
+        """Return what lacks the room for a task of a flow that needs this."""
+        reason = self.signature(signature, flow.priority) if signature else None
+        return reason or self.pair(flow.tenant, signature)
+
+    def flow(self, flow: FlowFacts) -> str | None:
+        """Return what holds all of a flow's tasks alike, in whatever form they may go."""
+        reason = self.full(flow, flow.signature)
+        if reason is None or self.forms is None:
+            return reason
+        return reason if all(self.full(flow, other) for other in self.forms.also_of(flow)) else None
+
     def fan_out(self, flow: FlowFacts, est_s: float, mean_s: float) -> str | None:
         """Return whether a run holds as many slots as its long tasks may (rule 14)."""
         if not flow.run or not mean_s or est_s <= LONG_MEANS * mean_s:
@@ -214,13 +238,13 @@ class Gate:
             self.pool,
             QUARANTINE if pick.quarantine else None,
             (flow.priority, flow.tenant, flow.run, pick.lane),
-            flow.signature,
+            pick.signature,
             1,
             len(pick.tasks),
             pick.cost,
         )
-        if flow.signature:
-            self.room.ends.append((self._now_s + pick.est_s, flow.signature))
+        if pick.signature:
+            self.room.ends.append((self._now_s + pick.est_s, pick.signature))
         if self._ramps:
             for scope in (("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)):
                 if scope in self._ramps:

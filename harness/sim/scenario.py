@@ -6,6 +6,7 @@ from random import Random
 from typing import Literal
 
 from harness.policy.errors import ErrorClass
+from harness.policy.forms import Form
 from harness.sim.trace import Trace
 
 Steps = tuple[tuple[float, int], ...]  # (from this second on, the value)
@@ -52,6 +53,11 @@ class Kind:
     def signatures(self) -> frozenset[str]:
         """Every signature that its tasks may have: here all have the same."""
         return frozenset({self.signature})
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """Cheaper forms: here none."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

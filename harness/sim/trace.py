@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from harness.policy import allowance
 from harness.policy.errors import Invalid
+from harness.policy.forms import Form
 
 FORMAT = 1
 
@@ -33,6 +34,11 @@ class TracedKind:
     def signatures(self) -> frozenset[str]:
         """Every signature that its tasks may have, as far as a trace tells."""
         return frozenset({self.signature})
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """Cheaper forms: here none."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -210,7 +210,7 @@ class World:
             first.tenant,
             first.run,
             first.priority,
-            flow.signature,
+            pick.signature,
             members,
             len(members),
             flow,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.policy import ramp
 from harness.policy.flow import Asked, FlowFacts, Head, needs
+from harness.policy.forms import Form, others
 from harness.policy.known import Kinds, Standing
 from harness.policy.line import Line
 from harness.policy.look import decide
@@ -19,6 +20,7 @@ from harness.policy.room import InFlight, Pause, Room, measure
 POOL = "db"
 KINDS = {"short": 0.002, "middle": 0.03, "long": 5.0}
 BUNDLING = frozenset({"short", "middle"})
+FORMS = {"long": (Form("brief"), Form("small", "browser=1")), "middle": (Form("rough"),)}
 NOW_S = 1000.0
 
 
@@ -49,7 +51,9 @@ class Given:
     ramps: ramp.Left = field(default_factory=dict)
     estimates: Mapping[str, float] = field(default_factory=lambda: KINDS)
     bundling: frozenset[str] = BUNDLING
+    forms: Mapping[str, tuple[Form, ...]] = field(default_factory=dict)
     level: Level = Level.NORMAL
+    whole: frozenset[int] = frozenset()  # tenants that forbid cheaper forms
     looks: list[Asked] = field(default_factory=list)
 
     def room(self) -> Room:
@@ -68,10 +72,11 @@ class Given:
     def line(self, flows: Iterable[FlowFacts] | None = None) -> Line:
         """Return a line of these flows, in this order."""
         owners = Owners()
-        for tenant in self.caps.keys() | self.weights.keys():
-            owners.set_tenant(tenant, cap=self.caps.get(tenant, 1000), weight=self.weights.get(tenant, 1.0))
-        for run, cap in self.run_caps.items():
-            owners.set_run(run, cap)
+        for tenant in self.caps.keys() | self.weights.keys() | self.whole:
+            cap, weight = self.caps.get(tenant, 1000), self.weights.get(tenant, 1.0)
+            owners.set_tenant(tenant, cap=cap, weight=weight, degrade=tenant not in self.whole)
+        for run, most in self.run_caps.items():
+            owners.set_run(run, most)
         line = Line(POOL, owners)
         for one in self.tasks if flows is None else flows:
             line.add(one, NOW_S)
@@ -90,7 +95,14 @@ class Given:
         """Decide a tick; as the callers do, only if a slot is free."""
         room = room or self.room()
         line = line or self.line()
-        kinds = Kinds(estimates=self.estimates, bundling=self.bundling, costing_in={})
+        signatures = {one.signature for one in self.tasks}
+        kinds = Kinds(
+            estimates=self.estimates,
+            bundling=self.bundling,
+            costing_in={},
+            forms=self.forms,
+            also_in={POOL: others((signatures, forms) for forms in self.forms.values())},
+        )
         standing = Standing(kinds=kinds, pauses=self.pauses)
         return decide(POOL, now_s, room=room, standing=standing, line=line, look=self.look)
 
@@ -119,7 +131,8 @@ def given_facts(draw: st.DrawFn) -> Given:
             task += 1
             kind = draw(st.sampled_from(sorted(KINDS)))
             ready_s = NOW_S - draw(st.sampled_from([0.0, 10.0, 500.0, 900.0]))
-            found.append(Head(task, kind, draw(st.booleans()), draw(st.sampled_from([0, 0, 0, 1, 2])), ready_s))
+            single, lost = draw(st.booleans()), draw(st.sampled_from([0, 0, 0, 1, 2]))
+            found.append(Head(task, kind, single, lost, ready_s, draw(st.booleans())))
         tasks[one] = tuple(found)
     flight = [
         InFlight(
@@ -149,7 +162,9 @@ def given_facts(draw: st.DrawFn) -> Given:
         capacities={"llm": draw(st.integers(0, 8)), "browser": draw(st.integers(0, 2))},
         quotas=tuple((*scope, draw(st.integers(0, 5))) for scope in scopes if draw(st.booleans())),
         flight=tuple(flight),
-        level=draw(st.sampled_from(Level)),
+        forms=draw(st.sampled_from([{}, FORMS])),
+        level=draw(st.sampled_from(list(Level))),
+        whole=draw(st.sampled_from([frozenset(), frozenset({1, 2})])),
     )
 
 
@@ -163,7 +178,7 @@ def uses(given: Given, plan: Plan) -> list[InFlight]:
                 "quarantine" if pick.quarantine else None,
                 pick.flow.tenant,
                 pick.flow.run,
-                pick.flow.signature,
+                pick.signature,
                 1,
                 len(pick.tasks),
                 pick.flow.priority,

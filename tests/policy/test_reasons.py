@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.policy.binding import Facts, Flow, PauseFacts, binder
+from harness.policy.forms import Form
 from harness.policy.known import know
 from harness.policy.money import Standing
 from harness.policy.reasons import TABLE, Code, Fact, Reason, Who, label, told
@@ -40,6 +41,7 @@ class Kind:
     est_s: float = 1.0
     bundle: bool = False
     costs: bool = True
+    forms: tuple[Form, ...] = ()
 
 
 @pytest.mark.parametrize("code", list(Code))
