@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from django.conf import settings
+from pydantic import BaseModel
 
 from harness.engine import acall
 from harness.engine.artifacts import RunArtifacts
@@ -17,6 +18,7 @@ from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
 from harness.engine.steps import Steps
 from harness.engine.targets import Held, Use, told
 from harness.kinds.errors import Cancelled, TimedOut
+from harness.kinds.forms import changed
 from harness.kinds.registry import Kind
 from harness.store import sessions
 from harness.store.database import Connection
@@ -29,7 +31,18 @@ T = TypeVar("T")
 class RunContext:
     """One attempt at one task; implements `kinds.Context`."""
 
-    __slots__ = ("_asking", "_lock", "_needs", "_output", "_process", "_running", "_steps", "_targets", "_task")
+    __slots__ = (
+        "_asking",
+        "_form",
+        "_lock",
+        "_needs",
+        "_output",
+        "_process",
+        "_running",
+        "_steps",
+        "_targets",
+        "_task",
+    )
 
     def __init__(self, process: ProcessState, running: Running, task: ClaimedTask, kind: Kind) -> None:
         self._process = process
@@ -38,6 +51,7 @@ class RunContext:
         self._output: Output | None = None
         self._targets: Held | None = None
         self._needs = kind.may_need()
+        self._form = kind.form(task.degraded)
         self._lock = threading.Lock()  # of what threads of the kind share: the hand for calls, and what was spent
         self._asking = Asking(process, running, task, kind, self.checkpoint, steps_done=lambda: self._steps.replayed)
         self._steps = Steps(
@@ -59,6 +73,15 @@ class RunContext:
     def tenant_id(self) -> int:
         """The tenant whose work this is."""
         return self._task.tenant
+
+    @property
+    def form(self) -> str:
+        """The cheaper form that this attempt runs in; '' when it runs whole."""
+        return self._form.name if self._form else ""
+
+    def shaped(self, payload: BaseModel) -> BaseModel:
+        """Return the input in the form that this attempt runs in. Raises: TypeError; whatever the form does."""
+        return changed(self._form, payload) if self._form else payload
 
     @property
     def token(self) -> str:

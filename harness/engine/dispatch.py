@@ -174,12 +174,13 @@ def _lease(pool: str, token: int, pick: Pick, memory: Memory) -> NewLease:
         priority=pick.flow.priority,
         lane=pick.lane,
         kind=pick.kind,
-        signature=pick.flow.signature,
+        signature=pick.signature,
         est_s=pick.est_s / len(pick.tasks),
         cost=pick.cost,
         timeout_s=kind.timeout_s if kind else 60.0,
         tasks=pick.tasks,
         places=tuple([memory.places[task] for task in pick.tasks]),
+        degraded=pick.form.name or None,
     )
 
 

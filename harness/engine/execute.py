@@ -120,7 +120,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
         return settle.interrupt(task.id, task.release_no, why=running.stop or "drain", slot_s=0.0)
     context = RunContext(process, running, task, kind)
     try:
-        payload = kind.input.model_validate(task.input)
+        payload = context.shaped(kind.input.model_validate(task.input))
         result = _work(kind, context, payload)
         context.check_steps()
         return settle.succeeded(task, result, slot_s=time.monotonic() - began_s)

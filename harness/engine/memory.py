@@ -87,7 +87,7 @@ class Memory:
         for tenant in self.owners.tenants.keys() - tenants.keys():
             self.owners.set_tenant(tenant)
         for tenant, facts in tenants.items():
-            self.owners.set_tenant(tenant, cap=facts.cap, weight=facts.weight)
+            self.owners.set_tenant(tenant, cap=facts.cap, weight=facts.weight, degrade=facts.degrade)
         if len(self.owners.runs) > RUNS_KEPT:
             runs = {flow.run for line in self.lines.values() for flow in line.flows.values()}
             if len(self.owners.runs) > len(runs) + RUNS_KEPT:
@@ -154,7 +154,7 @@ class Memory:
 
     def _add(self, known: KnownFlow) -> None:
         facts = known.tenant
-        self.owners.set_tenant(known.flow.tenant, cap=facts.cap, weight=facts.weight)
+        self.owners.set_tenant(known.flow.tenant, cap=facts.cap, weight=facts.weight, degrade=facts.degrade)
         if known.flow.run:
             self.owners.set_run(known.flow.run, known.run_cap)
         self.line(known.pool).add(known.flow, known.since_s)

@@ -36,6 +36,14 @@ class Context(Protocol):
         ...
 
     @property
+    def form(self) -> str:
+        """The cheaper form that this attempt runs in (`@kind(degrade=..)`); '' when it runs whole.
+
+        Its change of the input is made already. Another attempt may run in another form.
+        """
+        ...
+
+    @property
     def artifacts(self) -> Artifacts:
         """The tenant's files: uploads to read, and results larger than a row to keep."""
         ...

@@ -58,6 +58,20 @@ def top_priority(value: int | str) -> int:
     return number
 
 
+def degrade(value: bool | str) -> bool:
+    """Return whether a tenant's work may be done in cheaper forms. Raises: Invalid.
+
+    >>> degrade("yes"), degrade(False)
+    (True, False)
+    """
+    if isinstance(value, bool):
+        return value
+    said = {"yes": True, "true": True, "no": False, "false": False}.get(value.strip().lower())
+    if said is None:
+        raise Invalid(f"degrade: must be yes or no, not {value!r}", field="degrade")
+    return said
+
+
 def _whole(text: str) -> int | None:
     bare = text.strip().replace(",", "").replace("_", "")
     return int(bare) if bare.isascii() and bare.removeprefix("-").isdigit() and len(bare) <= 20 else None

@@ -72,6 +72,7 @@ class TenantView:
     backlog_quota: int
     top_priority: int
     artifact_quota_bytes: int
+    degrade: bool
 
 
 def authenticate(connection: Connection, key: str) -> Caller:
@@ -107,6 +108,7 @@ def create_tenant(
     backlog_quota: int = 100_000,
     top_priority: int = 1,
     artifact_quota_bytes: int = ARTIFACT_QUOTA_BYTES,
+    degrade: bool = True,
 ) -> TenantView:
     """Make a tenant. Raises: Invalid naming the field; Conflict when the name is taken."""
     check_name(name)
@@ -123,6 +125,7 @@ def create_tenant(
             backlog_quota=backlog_quota,
             top_priority=top_priority,
             artifact_quota_bytes=artifact_quota_bytes,
+            degrade=degrade,
         )
     except IntegrityError:
         raise Conflict(
@@ -211,6 +214,7 @@ def _tenant_view(tenant: Tenant) -> TenantView:
         backlog_quota=tenant.backlog_quota,
         top_priority=tenant.top_priority,
         artifact_quota_bytes=tenant.artifact_quota_bytes,
+        degrade=tenant.degrade,
     )
 
 

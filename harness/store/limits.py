@@ -13,7 +13,7 @@ from psycopg import sql
 from harness.store.database import Connection
 
 QuotaScope = Literal["pool", "resource"]
-FIELDS = ("weight", "cap", "backlog_quota", "top_priority")
+FIELDS = ("weight", "cap", "backlog_quota", "top_priority", "degrade")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class QuotaView:
 def lock_tenant(connection: Connection, name: str) -> tuple[int, dict[str, float]] | None:
     """Lock a tenant; return its id and its limits by field. None: there is none of that name."""
     row = connection.execute(
-        "SELECT id, weight, cap, backlog_quota, top_priority FROM tenant WHERE name = %s FOR UPDATE", (name,)
+        "SELECT id, weight, cap, backlog_quota, top_priority, degrade FROM tenant WHERE name = %s FOR UPDATE", (name,)
     ).fetchone()
     return None if row is None else (row[0], dict(zip(FIELDS, row[1:], strict=True)))
 

@@ -24,6 +24,7 @@ class TaskView:
     """A task as its tenant sees it. `released`: it has a slot, or is about to.
 
     `schedule`, `scheduled_for`: the schedule that brought it, and its moment. `start_by` is void after the first claim.
+    `degraded`: the cheaper form that it runs in, or ran in last; None: whole.
     """
 
     id: int
@@ -53,6 +54,7 @@ class TaskView:
     tags: list[str] | None
     schedule: uuid.UUID | None
     scheduled_for: datetime | None
+    degraded: str | None
 
 
 @dataclass(frozen=True, slots=True)

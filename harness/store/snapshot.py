@@ -124,7 +124,7 @@ def in_use(connection: Connection, *, charged: int = 0) -> InUse:
         elif what == "flow":
             flow = FlowFacts(id=number, priority=priority, tenant=tenant, run=run, signature=text)
             found.flows.append(
-                KnownFlow(pool=pool, flow=flow, tenant=TenantFacts(n, x), run_cap=members, since_s=found.now_s)
+                KnownFlow(pool=pool, flow=flow, tenant=TenantFacts(n, x, y > 0), run_cap=members, since_s=found.now_s)
             )
         elif what == "slots":
             found.slots[pool] = n
@@ -143,7 +143,7 @@ def line(connection: Connection, *, epoch: int, after: int = 0, flows: int = FLO
     for what, pool, number, tenant, run, signature, flow, cap, run_cap, x, y, at_s, mean_s, square_s, v in cursor:
         if what == "flow":
             facts = FlowFacts(id=flow, priority=number, tenant=tenant, run=run, signature=signature)
-            known = KnownFlow(pool=pool, flow=facts, tenant=TenantFacts(cap, x), run_cap=run_cap, since_s=y)
+            known = KnownFlow(pool=pool, flow=facts, tenant=TenantFacts(cap, x, at_s > 0), run_cap=run_cap, since_s=y)
             found.flows.append(known)
         elif what == "clock":
             found.clocks.setdefault(pool, []).append(ClockRow(number, tenant, run, x, y, at_s))
@@ -164,7 +164,7 @@ def scopes(connection: Connection) -> Scopes:
         tuple((q[0], q[1], q[2], q[3]) for q in found["quotas"]),
         dict(found["estimates"]),
         tuple((r[0], r[1], float(r[2])) for r in found["ramps"]),
-        {tenant: TenantFacts(cap, float(weight)) for tenant, cap, weight in found["tenants"]},
+        {tenant: TenantFacts(cap, float(weight), degrade) for tenant, cap, weight, degrade in found["tenants"]},
     )
 
 

@@ -1,4 +1,4 @@
-"""Operators' verbs on limits: a tenant's weight and caps, and its quotas on pools and resources.
+"""Operators' verbs on limits: a tenant's weight and caps, its quotas, and whether its work may be degraded.
 
 They act while everything runs: the dispatcher looks at them at least once a second. Nothing that is in flight is
 stopped; where a cap is lowered below it, nothing more starts until enough has ended. Who changed what, from what, and
@@ -50,6 +50,7 @@ def set_tenant(
     cap: int | None = None,
     backlog_quota: int | None = None,
     top_priority: int | None = None,
+    degrade: bool | None = None,
 ) -> Changed:
     """Change a tenant's limits; None: as it is. Outside a transaction. Raises: Invalid naming the field; NotFound."""
     why = needed_reason(reason)
@@ -62,6 +63,8 @@ def set_tenant(
         wanted["backlog_quota"] = allowance.count(backlog_quota, "backlog_quota")
     if top_priority is not None:
         wanted["top_priority"] = allowance.top_priority(top_priority)
+    if degrade is not None:
+        wanted["degrade"] = allowance.degrade(degrade)
     with connection.transaction():
         tenant, was = _lock(connection, name)
         after = {field: value for field, value in wanted.items() if was[field] != value}
@@ -152,6 +155,8 @@ def _note(connection: Connection, *, actor: str, subject: str, reason: str, chan
 def _shown(value: float | None, name: str) -> str:
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if value == 0 and name != "top_priority":
         return "0 (nothing)"
     return f"P{value}" if name == "top_priority" else f"{value:g}" if name == "weight" else f"{value:,}"

@@ -12,7 +12,7 @@ class Lease(models.Model):
     """One slot, taken. In flight = live lease rows, counted. `via`: the pool whose workers run it, if not its own.
 
     `est_s`, of each member, times `cost` is what was charged for it at release; `lane`: which credit it was taken from
-    (policy.lanes).
+    (policy.lanes). `degraded`: the cheaper form that its tasks run in; null: whole.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -29,6 +29,7 @@ class Lease(models.Model):
     cost = models.FloatField(db_default=1.0)
     n = models.IntegerField()
     timeout_s = models.FloatField()
+    degraded = models.TextField(null=True)
     session = models.UUIDField(null=True)
     pid = models.IntegerField(null=True)
     released_at = models.DateTimeField(db_default=Now())

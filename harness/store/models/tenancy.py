@@ -12,7 +12,7 @@ from harness.store.models.references import to
 class Tenant(models.Model):
     """Whose work it is. `cap`: most members in flight; `top_priority`: the most urgent it may ask for (0 is P0).
 
-    `artifact_quota_bytes`: most that its artifacts may hold together.
+    `artifact_quota_bytes`: most that its artifacts may hold together. `degrade`: its work may be done in cheaper forms.
     """
 
     id = models.AutoField(primary_key=True)
@@ -22,6 +22,7 @@ class Tenant(models.Model):
     backlog_quota = models.IntegerField(db_default=100_000)
     top_priority = models.SmallIntegerField(db_default=1)
     artifact_quota_bytes = models.BigIntegerField(db_default=10 * 1024**3)
+    degrade = models.BooleanField(db_default=True)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

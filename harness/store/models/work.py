@@ -187,7 +187,7 @@ class TaskBody(models.Model):
 
 
 class Attempt(models.Model):
-    """One execution, written when it ended. `verdict` is the event that ended it."""
+    """One execution, written when it ended. `verdict`: the event that ended it; `degraded`: its form, if not whole."""
 
     id = models.BigAutoField(primary_key=True)
     task = to("store.Task")

@@ -33,7 +33,8 @@ class NewTask:
 class NewLease:
     """One slot to take: the tasks (ids) that run on it, one after the other, and where their rows lie. In seconds.
 
-    `est_s` of each of them, times `cost`, is what was charged for it; `lane`: who paid (policy.lanes).
+    `est_s` of each of them, times `cost`, is what was charged for it; `lane`: who paid (policy.lanes). `degraded`: the
+    cheaper form that they run in.
     """
 
     token: int
@@ -50,6 +51,7 @@ class NewLease:
     timeout_s: float
     tasks: tuple[int, ...]
     places: tuple[str, ...]
+    degraded: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class ClaimedTask:
     """A task that is now running here. `deadline_in_s`: seconds left until its explicit deadline, if it has one.
 
     `token_epoch`: how often it was sent again with another input; each time its idempotency token changes. `claimed_s`:
-    now, in epoch seconds of the database's clock.
+    now, in epoch seconds of the database's clock. `degraded`: the cheaper form to run it in; None: whole.
     """
 
     id: int
@@ -84,6 +86,7 @@ class ClaimedTask:
     token_epoch: int = 0
     priority: int = 2
     claimed_s: float = 0.0
+    degraded: str | None = None
 
 
 class Lost(NamedTuple):

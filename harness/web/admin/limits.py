@@ -63,9 +63,15 @@ class TenantForm(Reasoned):
         choices=[(number, f"P{number}") for number in range(4)], coerce=int, help_text="The most urgent it may ask for."
     )
 
+    degrade = forms.TypedChoiceField(
+        choices=[("yes", "yes"), ("no", "no")],
+        coerce=allowance.degrade,
+        help_text="Cheaper forms of its work under pressure. no: always whole.",
+    )
+
     class Meta:
         model = Tenant
-        fields = ("name", "weight", "cap", "backlog_quota", "top_priority")
+        fields = ("name", "weight", "cap", "backlog_quota", "top_priority", "degrade")
 
     def clean_name(self) -> str:
         """Refuse a name that no command could say."""
@@ -84,7 +90,7 @@ class TenantAdmin(Settable):
     may_add = may_change = True
     form = TenantForm
     ordering = ("name",)
-    list_display = ("name", "weight", "cap", "backlog_quota", "urgency", "created_at")
+    list_display = ("name", "weight", "cap", "backlog_quota", "urgency", "degrade", "created_at")
     search_fields = ("name",)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -93,7 +99,7 @@ class TenantAdmin(Settable):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Begin with the defaults of the table."""
-        return {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1}
+        return {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1, "degrade": "yes"}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Keep a name: commands and people know the tenant by it."""
@@ -102,7 +108,7 @@ class TenantAdmin(Settable):
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
         """Change it by the verb, over a connection of its own; a new one is made first, with its limits."""
         said = form.cleaned_data
-        wanted = {name: said[name] for name in ("weight", "cap", "backlog_quota", "top_priority")}
+        wanted = {name: said[name] for name in ("weight", "cap", "backlog_quota", "top_priority", "degrade")}
         if not change:
             made = keys.create_tenant(said["name"], **wanted)
             obj.pk = made.id

@@ -195,6 +195,7 @@ def _members(task: TaskView) -> dict[str, Any]:
         "attempts_used": task.attempts_used,
         "lost_starts": task.lost_starts,
         "postponements": task.postponements,
+        "degraded": task.degraded,
         "created_at": utc(task.created_at),
         "not_before": utc(task.not_before),
         "start_by": _start_by(task),

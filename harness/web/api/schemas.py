@@ -124,6 +124,9 @@ class TaskOut(BaseModel):
     attempts_used: int
     lost_starts: int
     postponements: int
+    degraded: str | None = Field(
+        description="the cheaper form that it runs in, or ran in last, because of pressure; null: as it was asked for"
+    )
     created_at: AwareDatetime
     not_before: AwareDatetime | None
     start_by: AwareDatetime | None

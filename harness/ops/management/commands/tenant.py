@@ -58,12 +58,16 @@ class Command(BaseCommand):
             metavar="SIZE",
             help="most that its artifacts may hold, such as 500M (default 10G)",
         )
+        create.add_argument(
+            "--degrade", default="yes", help="yes: cheaper forms of its work under pressure (default); no"
+        )
         change = verbs.add_parser("set", help="change its limits while everything runs; nothing in flight is stopped")
         change.add_argument("name")
         change.add_argument("--weight", help="its share against others; 1 is the usual")
         change.add_argument("--cap", help="most of its tasks in flight; 0: nothing starts")
         change.add_argument("--backlog-quota", help="most unfinished tasks; 0: nothing is accepted")
         change.add_argument("--top-priority", help="the most urgent priority it may ask for, 0 to 3")
+        change.add_argument("--degrade", help="yes: cheaper forms of its work under pressure; no: always whole")
         change.add_argument("--reason", required=True, help="kept in the audit, with your name")
         room = verbs.add_parser("artifacts", help="show what its artifacts hold and may hold")
         room.add_argument("name")
@@ -90,6 +94,7 @@ class Command(BaseCommand):
                     backlog_quota=allowance.count(options["backlog_quota"], "backlog_quota"),
                     top_priority=allowance.top_priority(options["top_priority"]),
                     artifact_quota_bytes=options["artifact_quota"],
+                    degrade=allowance.degrade(options["degrade"]),
                 )
                 self.stdout.write(f"tenant {tenant.name} made; `manage.py key create {tenant.name}` gives it a key")
                 return
@@ -109,17 +114,19 @@ class Command(BaseCommand):
             self.stdout.write("no tenants; `manage.py tenant create NAME` makes one")
         else:
             rows = [
-                (t.name, t.weight, t.cap, t.backlog_quota, f"P{t.top_priority}", f"{t.artifact_quota_bytes:,}")
+                (
+                    *(t.name, t.weight, t.cap, t.backlog_quota, f"P{t.top_priority}", f"{t.artifact_quota_bytes:,}"),
+                    "yes" if t.degrade else "no",
+                )
                 for t in found
             ]
-            self.stdout.write(
-                table(("name", "weight", "cap", "backlog quota", "top priority", "artifact quota bytes"), rows)
-            )
+            heads = ("name", "weight", "cap", "backlog quota", "top priority", "artifact quota bytes", "degrade")
+            self.stdout.write(table(heads, rows))
 
     def _set(self, options: dict[str, Any]) -> None:
-        given = {name: options[name] for name in ("weight", "cap", "backlog_quota", "top_priority")}
+        given = {name: options[name] for name in ("weight", "cap", "backlog_quota", "top_priority", "degrade")}
         if all(text is None for text in given.values()):
-            raise CommandError("nothing to set: give --weight, --cap, --backlog-quota or --top-priority")
+            raise CommandError("nothing to set: give --weight, --cap, --backlog-quota, --top-priority or --degrade")
         with connect(settings.DATABASE_URL, "staff", application_name="harness-tenant") as connection:
             changed = operate.set_tenant(
                 connection,
@@ -132,6 +139,7 @@ class Command(BaseCommand):
                 if given["backlog_quota"] is None
                 else allowance.count(given["backlog_quota"], "backlog_quota"),
                 top_priority=None if given["top_priority"] is None else allowance.top_priority(given["top_priority"]),
+                degrade=None if given["degrade"] is None else allowance.degrade(given["degrade"]),
             )
         self.stdout.write(f"tenant {options['name']}: {changed}; the dispatcher obeys within a second")
 

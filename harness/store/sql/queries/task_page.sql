@@ -1,6 +1,6 @@
 -- A page of a tenant's tasks, newest first, without output. Looks at no more than `scan` rows, so a rare filter makes
 -- short pages that still have a next one. Returns: where the next page begins (null: none), then queries.TaskView.
--- Needs: task_of_tenant. Parameters: tenant, before (id), scan, most; state, kind, priority (null: any).
+-- Needs: task_of_tenant, lease_member_pkey, lease_pkey, attempt_once. Parameters: tenant, before (id), scan, most; state, kind, priority (null: any).
 WITH looked AS MATERIALIZED (
     SELECT * FROM task WHERE tenant_id = %(tenant)s AND id < %(before)s ORDER BY id DESC LIMIT %(scan)s
 ),
@@ -17,10 +17,14 @@ bounds AS (
 )
 SELECT bounds.next, f.id, f.public_id, r.public_id, f.kind, f.version, f.pool, f.priority, f.state, f.ready, f.holds,
        f.want, f.attempts_used, f.lost_starts, f.postponements, f.created_at, f.not_before, f.start_by, f.deadline,
-       f.first_claimed_at, f.finished_at, EXISTS (SELECT FROM lease_member m WHERE m.task_id = f.id),
-       NULL::jsonb, b.error, b.title, b.tags, b.schedule, b.scheduled_for
+       f.first_claimed_at, f.finished_at, m.task_id IS NOT NULL,
+       NULL::jsonb, b.error, b.title, b.tags, b.schedule, b.scheduled_for,
+       CASE WHEN m.task_id IS NOT NULL THEN l.degraded
+            ELSE (SELECT degraded FROM attempt WHERE task_id = f.id ORDER BY release_no DESC LIMIT 1) END
 FROM bounds
 LEFT JOIN found f ON true
 LEFT JOIN task_body b ON b.task_id = f.id
+LEFT JOIN lease_member m ON m.task_id = f.id
+LEFT JOIN lease l ON l.id = m.lease_id
 LEFT JOIN run r ON r.id = f.run_id AND f.run_id <> 0
 ORDER BY f.id DESC

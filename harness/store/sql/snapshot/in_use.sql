@@ -4,7 +4,7 @@
 -- Returns: 'now', null, level of pressure (null: never evaluated), .., epoch s | 'slots', pool, number |
 -- 'flight', pool, leases, via, tenant, run, signature, members, priority, lane, null, overrun_s (times cost), cost, null, estimated ends (epoch s; only where resources are held) |
 -- 'charge', pool, tasks, null, tenant, run, kind, null, priority, lane, id, slot_s, owed_s, cost_s |
--- 'flow', pool, tenant cap, null, tenant, run, signature, run cap, priority, null, id, weight.
+-- 'flow', pool, tenant cap, null, tenant, run, signature, run cap, priority, null, id, weight, 1 if its work may be degraded (else 0).
 -- Needs: nothing on worker_session, level and lease (few rows); lease_member_of_lease (of bundles only), charge_pkey, flow_unknown,
 -- tenant_pkey, run_pkey. Parameters: dead_after_s, zombie_s (most that a zombie overruns); charged (charges up to this id are left out), charges, flows (most).
 WITH held AS MATERIALIZED (
@@ -38,7 +38,7 @@ UNION ALL
  FROM charge WHERE id > %(charged)s ORDER BY id LIMIT %(charges)s)
 UNION ALL
 SELECT 'flow', f.pool, tenant.cap, NULL, f.tenant_id, f.run_id, f.signature, run.fanout_cap, f.priority, NULL, f.id,
-       tenant.weight, NULL, NULL, NULL
+       tenant.weight, tenant.degrade::integer, NULL, NULL
 FROM (SELECT * FROM flow WHERE NOT known LIMIT %(flows)s) f
 JOIN tenant ON tenant.id = f.tenant_id
 LEFT JOIN run ON run.id = f.run_id

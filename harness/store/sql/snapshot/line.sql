@@ -1,7 +1,7 @@
 -- All that a leader keeps in its memory: every flow (a page of them, by id) and, with the first page, clocks and credits.
 -- The flows that there are at the first page are known from then on.
 -- Returns: 'flow', pool, priority, tenant, run, signature, id, tenant cap, run cap, weight, since when its first task may
--- run (epoch s; now, if there is none) |
+-- run (epoch s; now, if there is none), 1 if the tenant's work may be degraded (else 0) |
 -- 'clock', pool, priority, tenant, run, null, null, null, null, v, g, at_s |
 -- 'credit', pool, lane, null, null, null, null, null, null, credit_s, est_s, at_s, mean_s, square_s, v.
 -- Needs: flow_pkey, tenant_pkey, run_pkey, task_head, flow_unknown; nothing on clock and class_credit (all of them).
@@ -14,7 +14,7 @@ k AS (
 )
 SELECT 'flow' AS what, f.pool, f.priority, f.tenant_id AS tenant, f.run_id AS run, f.signature, f.id, tenant.cap,
        run.fanout_cap AS run_cap, tenant.weight AS x,
-       coalesce(h.ready_s, extract(epoch FROM statement_timestamp())::double precision) AS y, NULL::double precision AS at_s,
+       coalesce(h.ready_s, extract(epoch FROM statement_timestamp())::double precision) AS y, tenant.degrade::integer::double precision AS at_s,
        NULL::double precision AS mean_s, NULL::double precision AS square_s, NULL::double precision AS v
 FROM (SELECT * FROM flow WHERE id > %(after)s AND EXISTS (SELECT FROM fence) ORDER BY id LIMIT %(flows)s) f
 JOIN tenant ON tenant.id = f.tenant_id LEFT JOIN run ON run.id = f.run_id

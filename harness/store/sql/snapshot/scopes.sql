@@ -9,5 +9,5 @@ SELECT json_build_object(
              WHERE ended BETWEEN clock_timestamp() - make_interval(secs => %(ramp_s)s) AND clock_timestamp()), '[]'),
     'quotas', coalesce((SELECT json_agg(json_build_array(tenant_id, scope, name, cap)) FROM quota), '[]'),
     'estimates', coalesce((SELECT json_agg(json_build_array(kind, mean_s)) FROM estimate), '[]'),
-    'tenants', coalesce((SELECT json_agg(json_build_array(id, cap, weight)) FROM tenant
-               WHERE cap <> %(cap)s OR weight <> %(weight)s), '[]'))
+    'tenants', coalesce((SELECT json_agg(json_build_array(id, cap, weight, degrade)) FROM tenant
+               WHERE cap <> %(cap)s OR weight <> %(weight)s OR NOT degrade), '[]'))

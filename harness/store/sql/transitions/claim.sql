@@ -1,7 +1,8 @@
 -- The worker's first statement: take released leases by id and token, each once, and set their tasks running.
 -- A task past its start_by or deadline expires instead. start_by is void from here on; the row keeps it until its next
 -- change of index entries (settle, lose), so that this update is HOT. The session must still be counted as alive.
--- Returns: one row a task, by lease and in order: all that execute needs, and whether it expired; no row, no work.
+-- Returns: one row a task, by lease and in order: all that execute needs, whether it expired, the cheaper form to run it
+-- in; no row, no work.
 -- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey. Locks: leases by id, then tasks by id.
 -- Parameters: leases, tokens (arrays of the same length), session, pid, actor.
 WITH held AS MATERIALIZED (
@@ -14,12 +15,12 @@ WITH held AS MATERIALIZED (
 l AS MATERIALIZED (
     UPDATE lease SET claimed_at = clock_timestamp(), session = %(session)s, pid = %(pid)s
     FROM held WHERE lease.id = held.id
-    RETURNING lease.id
+    RETURNING lease.id, lease.degraded
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, m.lease_id, m.ordinal,
+    SELECT t.id, m.lease_id, m.ordinal, m.degraded,
            coalesce(t.start_by < clock_timestamp(), false) OR coalesce(t.deadline < clock_timestamp(), false) AS late
-    FROM (SELECT m.* FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m CROSS JOIN LATERAL (
+    FROM (SELECT m.*, l.degraded FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m CROSS JOIN LATERAL (
         SELECT id, start_by, deadline FROM task
         WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval') FOR UPDATE) t
 ),
@@ -32,13 +33,14 @@ t AS (
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.public_id, task.tenant_id, task.run_id, task.kind, task.version, task.release_no,
               task.attempts_used, task.postponements, task.lost_starts, task.event_no, task.deadline, task.token_epoch, task.priority,
-              locked.late, locked.lease_id, locked.ordinal
+              locked.late, locked.lease_id, locked.ordinal, locked.degraded
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
     SELECT id, tenant_id, event_no, clock_timestamp(), CASE WHEN late THEN 'expire' ELSE 'claim' END, 'queued',
            CASE WHEN late THEN 'failed_terminal' ELSE 'running' END, %(actor)s,
-           CASE WHEN late THEN '{"reason": "expired before it could start"}'::jsonb END
+           CASE WHEN late THEN '{"reason": "expired before it could start"}'::jsonb
+                WHEN degraded IS NOT NULL THEN jsonb_build_object('degraded', degraded) END
     FROM t
 ),
 gone AS (
@@ -52,6 +54,6 @@ c AS (
 )
 SELECT t.lease_id, t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used,
        t.postponements, t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision,
-       t.token_epoch, t.priority, extract(epoch FROM clock_timestamp())::double precision
+       t.token_epoch, t.priority, extract(epoch FROM clock_timestamp())::double precision, t.degraded
 FROM t JOIN task_body b ON b.task_id = t.id
 ORDER BY t.lease_id, t.ordinal

@@ -13,7 +13,7 @@
 -- retry_delay_s, quarantined_at (lost starts that lead to quarantine), actor.
 WITH l AS MATERIALIZED (
     SELECT id, pool, via, priority, lane, tenant_id, run_id, kind, session, n, est_s, cost, claimed_at, zombie_since,
-           timeout_s
+           timeout_s, degraded
     FROM lease
     WHERE claimed_at IS NOT NULL AND (
         (%(session)s::uuid IS NULL AND EXISTS (
@@ -40,7 +40,7 @@ m AS (
     WHERE lease_member.task_id = tried.task_id AND lease_member.lease_id = tried.lease_id AND tried.lease_id = free.id
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, t.want, l.session, l.n = 1 AS alone,
+    SELECT t.id, t.want, l.session, l.degraded, l.n = 1 AS alone,
            l.via IS NOT NULL AND (%(session)s::uuid IS NOT NULL OR t.lost_starts >= %(quarantined_at)s + 1) AS guilty,
            extract(epoch FROM clock_timestamp() - l.claimed_at)::double precision AS slot_s,
            %(session)s::uuid IS NOT NULL AND clock_timestamp() >= l.claimed_at + make_interval(secs => l.timeout_s) AS overdue,
@@ -73,6 +73,7 @@ t AS (
     FROM decided WHERE task.id = decided.id
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.state,
               task.event_no, task.release_no, task.lost_starts, decided.event, decided.session, decided.slot_s, decided.overdue,
+              decided.degraded,
               CASE WHEN decided.overdue THEN 'timeout' ELSE 'lost' END AS error_class,
               CASE WHEN decided.overdue THEN 'it ran past its time limit and its process was stopped'
                    WHEN decided.event = 'bury'
@@ -87,9 +88,9 @@ e AS (
     FROM t
 ),
 a AS (
-    INSERT INTO attempt (task_id, tenant_id, release_no, session, started, ended, verdict, error_class, message, slot_s)
+    INSERT INTO attempt (task_id, tenant_id, release_no, session, started, ended, verdict, error_class, message, slot_s, degraded)
     SELECT id, tenant_id, release_no, session, clock_timestamp() - make_interval(secs => slot_s), clock_timestamp(),
-           event, error_class, message, slot_s
+           event, error_class, message, slot_s, degraded
     FROM t
 ),
 b AS (

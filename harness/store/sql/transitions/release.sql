@@ -18,8 +18,8 @@ p AS MATERIALIZED (
     SELECT x.*, row_number() OVER () AS at, nextval('lease_id_seq') AS id
     FROM jsonb_to_recordset(%(leases)s::jsonb) AS x(
         token bigint, pool text, via text, tenant integer, run bigint, priority smallint, lane smallint, kind text,
-        signature text, est_s double precision, cost double precision, timeout_s double precision, tasks bigint[],
-        places tid[])
+        signature text, est_s double precision, cost double precision, timeout_s double precision, degraded text,
+        tasks bigint[], places tid[])
     WHERE EXISTS (SELECT FROM fence)
 ),
 slots AS MATERIALIZED (
@@ -123,9 +123,9 @@ m AS (
 ),
 l AS (
     INSERT INTO lease (id, token, pool, via, tenant_id, run_id, priority, lane, kind, signature, est_s, cost, timeout_s,
-                       n, released_at)
+                       degraded, n, released_at)
     SELECT p.id, p.token, p.pool, p.via, p.tenant, p.run, p.priority, p.lane, p.kind, p.signature, p.est_s, p.cost,
-           p.timeout_s, counted.n, clock_timestamp()
+           p.timeout_s, p.degraded, counted.n, clock_timestamp()
     FROM p JOIN (SELECT lease, count(*) AS n FROM u GROUP BY lease) counted ON counted.lease = p.id
     RETURNING id, token, n
 ),

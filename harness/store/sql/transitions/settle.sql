@@ -14,7 +14,7 @@ WITH r AS MATERIALIZED (
 ),
 l AS MATERIALIZED (
     SELECT lease.id, lease.pool, lease.priority, lease.lane, lease.tenant_id, lease.run_id, lease.kind, lease.est_s,
-           lease.cost, lease.zombie_since, q.keep,
+           lease.cost, lease.zombie_since, lease.degraded, q.keep,
            -- Nobody else has the slot from its release on: what a task owes begins there, what it took at its claim.
            -- (An unclaimed lease is taken back after ten seconds; a step of the server's clock is no service.)
            least(greatest(date_part('epoch', lease.claimed_at - lease.released_at), 0), 10) / lease.n AS lead_s
@@ -27,7 +27,7 @@ gone AS MATERIALIZED (
     -- By task, not by lease: the outcomes of a flush are a part of the lease's members.
     DELETE FROM lease_member m USING r, l
     WHERE m.lease_id + 0 = r.lease AND l.id = r.lease AND m.task_id = r.task AND m.release_no = r.release_no
-    RETURNING r.*
+    RETURNING r.*, l.degraded
 ),
 locked AS MATERIALIZED (
     SELECT t.id, t.want, gone.*,
@@ -56,7 +56,8 @@ t AS (
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no,
               task.release_no, locked.really, locked.goes_to, locked.output, locked.error, locked.error_class,
-              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.usd, locked.data, locked.lease
+              locked.message, locked.traceback, locked.slot_s, locked.tokens, locked.usd, locked.data, locked.lease,
+              locked.degraded
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
@@ -64,9 +65,9 @@ e AS (
 ),
 a AS (
     INSERT INTO attempt (task_id, tenant_id, release_no, session, started, ended, verdict, error_class, message,
-                         traceback, slot_s, tokens, usd)
+                         traceback, slot_s, tokens, usd, degraded)
     SELECT id, tenant_id, release_no, %(session)s, clock_timestamp() - make_interval(secs => slot_s), clock_timestamp(),
-           really, error_class, message, traceback, slot_s, coalesce(tokens, 0), usd
+           really, error_class, message, traceback, slot_s, coalesce(tokens, 0), usd, degraded
     FROM t
 ),
 b AS (
