@@ -93,6 +93,7 @@ class Alone:
         self.costs: list[int | Mapping[str, int]] = []
         self.told = Told()
         self.stop = False
+        self.form = ""
         self.documents = Shelf()
         self.artifacts = Uploads(self.documents)
         self._connection = connection

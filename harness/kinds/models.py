@@ -91,6 +91,17 @@ def resources() -> tuple[str, ...]:
     return (first, *sorted({one.resource for one in configured().models.values()} - {first}))
 
 
+def cheaper() -> str | None:
+    """Return the model to ask in place of any other while work is degraded. None: none is configured."""
+    return configured().cheaper
+
+
+def cheaper_needs() -> dict[str, int] | None:
+    """Return what a task that asks that model needs. None: there is none, so it needs what it needs anyhow."""
+    name = cheaper()
+    return None if name is None else {resource(name): 1}
+
+
 def redact(text: str) -> str:
     """Return the text without any provider's key or target's password. Cheap: a search for each of this environment.
 

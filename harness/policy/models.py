@@ -62,12 +62,16 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Models:
-    """All of models.toml. `unpriced_usd`: what a budget is charged for a million tokens of a model without a price."""
+    """All of models.toml. `unpriced_usd`: what a budget is charged for a million tokens of a model without a price.
+
+    `cheaper`: the model that is asked in place of any other while work is degraded, if there is one.
+    """
 
     default: str
     unpriced_usd: float
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
+    cheaper: str | None = None
 
     def cost_usd(self, model: str, tokens_in: int, tokens_out: int) -> float | None:
         """Return what a call of this model costs, in USD; None when its price is unknown. Zero tokens cost nothing.
@@ -82,14 +86,22 @@ class Models:
 
 def parse(raw: Mapping[str, object]) -> Models:
     """Build the models from parsed TOML. Raises: Invalid naming the key."""
-    _only(raw, {"default", "unpriced_usd_per_million_tokens", "providers", "models"}, "")
+    _only(raw, {"default", "cheaper", "unpriced_usd_per_million_tokens", "providers", "models"}, "")
     providers = {name: _provider(name, _row(raw, "providers", name)) for name in _table(raw, "providers", "")}
     models = {name: _model(name, _row(raw, "models", name), providers) for name in _table(raw, "models", "")}
     default = raw.get("default")
     if not isinstance(default, str) or default not in models:
         _refuse("default", f"must be one of the models ({', '.join(sorted(models)) or 'there are none'})")
+    cheaper = raw.get("cheaper")
+    if cheaper is not None:
+        if not isinstance(cheaper, str) or cheaper not in models:
+            _refuse("cheaper", f"must be one of the models ({', '.join(sorted(models))}), or not be given")
+        dear, price = models[default].price, models[cheaper].price
+        if dear and price and price.output_usd > dear.output_usd:
+            _refuse("cheaper", f"is {cheaper!r}, which costs more than the default model {default!r}")
     return Models(
         default=default,
+        cheaper=cheaper,
         unpriced_usd=_usd(raw, "unpriced_usd_per_million_tokens", ""),
         providers=providers,
         models=models,

@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from harness.kinds import Calling, Context, OneOf, Permanent, RateLimited, Transient, calling, estimates, kind, models
+from harness.kinds import (
+    Calling,
+    Context,
+    Form,
+    OneOf,
+    Permanent,
+    RateLimited,
+    Transient,
+    calling,
+    estimates,
+    kind,
+    models,
+)
 from harness.kinds.models import Access
+from tasks.llm_chat import shorter
 from tasks.llm_chat.streaming import Reader
 
 if TYPE_CHECKING:
@@ -103,6 +116,23 @@ class _Answer:
         return text
 
 
+def _shorter(payload: Conversation, by: shorter.Shorter) -> Conversation:
+    """Return the conversation with its beginning left out, and a shorter answer asked for."""
+    kept = shorter.messages([(one.role, one.content) for one in payload.messages], by)
+    messages = [payload.messages[at].model_copy(update={"content": content}) for at, content in kept]
+    return payload.model_copy(update={"messages": messages, "max_tokens": shorter.tokens(payload.max_tokens, by)})
+
+
+def _brief(payload: Conversation) -> Conversation:
+    return _shorter(payload, shorter.BRIEF)
+
+
+def _small(payload: Conversation) -> Conversation:
+    made = _shorter(payload, shorter.SMALL)
+    name = models.cheaper()
+    return made if name is None else made.model_copy(update={"model": name})
+
+
 @kind(
     "llm.chat",
     pool="llm",
@@ -112,6 +142,10 @@ class _Answer:
     timeout_s=300,
     est_s=5.0,
     costs=True,
+    degrade=[
+        Form(name="brief", change=_brief),
+        Form(name="small", change=_small, resources=models.cheaper_needs),
+    ],
 )
 def chat(ctx: Context, payload: Conversation) -> Reply:
     """Ask once, and show the answer as it comes. Raises: Permanent when the worker isn't set up."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.kinds import Calling, Context, OneOf, Permanent, Transient, calling, estimates, kind, models
+from harness.kinds import Calling, Context, Form, OneOf, Permanent, Transient, calling, estimates, kind, models
 
 if TYPE_CHECKING:
     import httpx2
@@ -24,6 +24,8 @@ PROMPT_CHARS = 24_000  # of the text, about 6,000 tokens; LLM_PROMPT_CHARS chang
 PARTS_MOST = 12  # more than the longest text has by default
 TIMEOUT_S = 60.0  # between two bytes of the answer; LLM_TIMEOUT_S changes it
 CONNECT_S = 5.0
+READ = {"brief": 0.6, "small": 0.4}  # of a text, by form
+READ_LEAST_CHARS = 2_000  # a shorter text is read whole in every form
 TOKENS_A_SENTENCE = 120
 TOKENS_TO_THINK = 2_000  # models that reason count it into the answer
 
@@ -66,6 +68,14 @@ class Said(TypedDict):
     tokens_out: int
 
 
+def _brief(payload: Source) -> Source:
+    return payload.model_copy(update={"sentences": -(-payload.sentences // 2)})
+
+
+def _small(payload: Source) -> Source:
+    return payload.model_copy(update={"sentences": -(-payload.sentences // 3)})
+
+
 @kind(
     "llm.summarize",
     pool="llm",
@@ -75,10 +85,15 @@ class Said(TypedDict):
     timeout_s=600,
     est_s=2.0,
     costs=True,
+    degrade=[
+        Form(name="brief", change=_brief),
+        Form(name="small", change=_small, resources=models.cheaper_needs),
+    ],
 )
 def summarize(ctx: Context, payload: Source) -> Summary:
     """Ask for a summary, of each part once. Raises: Permanent when the worker isn't set up or nothing comes of it."""
-    ends = ctx.step("split", lambda: split(payload.text, _budget()))
+    # What of the text is read is a step too: an attempt in another form goes on with the parts that there are.
+    ends = ctx.step("split", lambda: split(payload.text[: _read(payload.text, ctx.form)], _budget()))
     said: list[Said] = []
     for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False), start=1):
         part = payload.model_copy(update={"text": payload.text[begin:end]})
@@ -133,9 +148,18 @@ def prompt_of(source: Source) -> str:
     )
 
 
+def _read(text: str, form: str) -> int:
+    """Return how many characters of a text are read, from its beginning.
+
+    >>> _read("x" * 10_000, "brief"), _read("x" * 10_000, ""), _read("x" * 3_000, "small")
+    (6000, 10000, 2000)
+    """
+    return min(len(text), max(READ_LEAST_CHARS, int(len(text) * READ.get(form, 1.0))))
+
+
 def _ask(ctx: Context, source: Source) -> Said:
     """Ask for the summary of a text that fits, once."""
-    access = models.access()
+    access = models.access(models.cheaper() if ctx.form == "small" else None)
     client = _client(access.base_url, access.api_key, _number("LLM_TIMEOUT_S", TIMEOUT_S, least=0.1))
     text = source.text[: _budget()]  # summaries of many parts may be long
 

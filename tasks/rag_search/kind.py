@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.kinds import Context, kind
+from harness.kinds import Context, Form, kind
 from harness.kinds.documents import Filters
 
 RESOURCE = "rag:search"
@@ -54,7 +54,20 @@ class Hits(BaseModel):
     all: bool
 
 
-@kind("rag.search", pool="db", input=Query, output=Hits, resources={RESOURCE: 1}, timeout_s=30, est_s=0.05)
+def _fewer(payload: Query) -> Query:
+    return payload.model_copy(update={"limit": -(-payload.limit // 2)})
+
+
+@kind(
+    "rag.search",
+    pool="db",
+    input=Query,
+    output=Hits,
+    resources={RESOURCE: 1},
+    timeout_s=30,
+    est_s=0.05,
+    degrade=[Form(name="fewer", change=_fewer)],
+)
 def search(ctx: Context, payload: Query) -> Hits:
     """Search once."""
     filters = Filters(name_prefix=payload.name_prefix, tags=tuple(payload.tags), content_type=payload.content_type)
