@@ -32,6 +32,7 @@ class TaskRequest:
     """One task as asked for. `input` is a JSON value; `priority` None: the tenant's default; times are aware.
 
     `ttl_s`: seconds until it must have started, from `not_before` or now; None: `start_by`, or the priority's default.
+    `degrade`: a cheaper form of it will do under pressure.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class TaskRequest:
     ttl_s: float | None = None
     title: str = ""
     tags: Sequence[str] = ()
+    degrade: bool = True
 
     def fields(self) -> dict[str, object]:
         """Return the request as named JSON values, for a fingerprint: what isn't given isn't there."""
@@ -51,6 +53,7 @@ class TaskRequest:
             {f"input.{name}": part for name, part in value.items()} if isinstance(value, dict) else {"input": value}
         )
         later = {"ttl_s": self.ttl_s, "title": self.title or None, "tags": list(self.tags) or None}
+        later["degrade"] = None if self.degrade else False
         return (
             inputs
             | {
@@ -122,6 +125,7 @@ class Desk:
             start_by=start_by,
             deadline=request.deadline,
             marks=self._marks(request, at, origin) if request.title or request.tags or origin else None,
+            degrade=request.degrade,
         )
 
     def _signature(self, kind: Kind, checked: BaseModel | None) -> str:

@@ -190,9 +190,9 @@ def heads(
         {"pool": asked.pool, "flows": json.dumps(wanted), "lost_below": asked.lost_below},
     )
     found: dict[int, list[Head]] = {number: [] for number in asked.flows}
-    for at, task, kind, single, lost_starts, ready_s, place in cursor:
+    for at, task, kind, single, lost_starts, ready_s, degrade, place in cursor:
         if task is not None:
-            found[asked.flows[at - 1]].append(Head(task, kind, single, lost_starts, ready_s))
+            found[asked.flows[at - 1]].append(Head(task, kind, single, lost_starts, ready_s, degrade))
             if places is not None:
                 places[task] = place
     return {number: tuple(tasks) for number, tasks in found.items()}

@@ -7,7 +7,7 @@ from django.contrib.admin.models import LogEntry
 from tests.admin.conftest import House
 from tests.admin.pages import token_of
 
-LIMITS = {"weight": "2", "cap": "7", "backlog_quota": "10", "top_priority": "0"}
+LIMITS = {"weight": "2", "cap": "7", "backlog_quota": "10", "top_priority": "0", "degrade": "False"}
 WHY = {"reason": "they pay for more"}
 
 
@@ -28,10 +28,10 @@ def test_an_operator_changes_limits_with_a_reason_and_both_stay(house: House) ->
     assert house.stage.one("SELECT cap FROM tenant WHERE id = %s", house.ours) == 7
     ((actor, subject, reason, data),) = audited(house)
     assert (actor, subject, reason) == ("staff:operator", "tenant ours-tenant", "they pay for more")
-    assert data["before"] == {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1}
-    assert data["after"] == {"weight": 2.0, "cap": 7, "backlog_quota": 10, "top_priority": 0}
+    assert data["before"] == {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1, "degrade": True}
+    assert data["after"] == {"weight": 2.0, "cap": 7, "backlog_quota": 10, "top_priority": 0, "degrade": False}
     told = LogEntry.objects.get(user__username="operator").change_message
-    assert told == "Set weight, cap, backlog_quota, top_priority: they pay for more"
+    assert told == "Set weight, cap, backlog_quota, top_priority, degrade: they pay for more"
     own = house.login("ours-admin")
     assert own.get(path).status_code == 200
     assert own.post(path, LIMITS | WHY | {"cap": "99"}).status_code in (302, 403)

@@ -169,6 +169,15 @@ def test_a_tenant_that_forbids_it_is_served_whole_from_the_next_second_on(stage:
     assert sorted(str(form) for _, form, _ in leases(stage)) == ["None", "None", "brief"]
 
 
+def test_a_task_that_forbids_it_is_released_whole_beside_one_that_does_not(stage: Stage) -> None:
+    stage.add_session({"llm": 20})
+    set_level(stage, Level.HIGH)
+    stage.submit("test.formed", priority=2, degrade=False)
+    stage.submit("test.formed", priority=2)
+    stage.tick()
+    assert [form for _, form, _ in leases(stage)] == [None, "brief"]
+
+
 def test_a_task_whose_worker_died_is_remembered_in_the_form_that_it_ran_in(stage: Stage) -> None:
     session = stage.add_session({"llm": 20})
     set_level(stage, Level.CRITICAL)

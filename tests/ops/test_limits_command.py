@@ -21,7 +21,9 @@ def test_limits_change_while_running_and_the_audit_keeps_who_why_and_from_what(d
     told = run("tenant", "set", "acme", "--weight", "2.5", "--cap", "0", "--top-priority", "P0", *WHY)
     assert "weight 1 -> 2.5, cap 1,000 -> 0 (nothing), top_priority P1 -> P0" in told and "within a second" in told
     assert "as it was" in run("tenant", "set", "acme", "--cap", "0", *WHY)
+    assert "degrade yes -> no" in run("tenant", "set", "acme", "--degrade", "no", *WHY)
     (tenant,) = keys.tenants()
+    assert not tenant.degrade
     assert (tenant.weight, tenant.cap, tenant.top_priority, tenant.backlog_quota) == (2.5, 0, 0, 100_000)
     assert "cap none -> 5" in run("quota", "set", "acme", "pool", "browser", "5", *WHY)
     assert "cap 5 -> 0 (nothing)" in run("quota", "set", "acme", "pool", "browser", "0", *WHY)
@@ -35,7 +37,7 @@ def test_limits_change_while_running_and_the_audit_keeps_who_why_and_from_what(d
     with connect(database_url, "staff", application_name="test") as connection:
         noted = connection.execute("SELECT actor, subject, reason FROM audit_entry WHERE verb = 'limits' ORDER BY id")
         who = f"operator:{getpass.getuser()}"
-        assert [row[0:3:2] for row in noted.fetchall()] == [(who, WHY[1])] * 5
+        assert [row[0:3:2] for row in noted.fetchall()] == [(who, WHY[1])] * 6
 
 
 REFUSED = (
@@ -46,6 +48,7 @@ REFUSED = (
     *((("quota", "set", "acme", "pool", "llm", *WHY, "--", wrong), "cap: must be a whole") for wrong in NO_COUNTS),
     (("tenant", "set", "acme", "--backlog-quota=-1", *WHY), "backlog_quota: must be a whole number from 0"),
     (("tenant", "set", "acme", "--top-priority", "p4", *WHY), "top_priority: must be 0"),
+    (("tenant", "set", "acme", "--degrade", "maybe", *WHY), "degrade: must be yes or no, not 'maybe'"),
     (("tenant", "set", "acme", *WHY), "nothing to set: give --weight"),
     (("tenant", "set", "acme", "--cap", "1", "--reason", " "), "reason: say why"),
     (("tenant", "set", "nobody", "--cap", "1", *WHY), "manage.py tenant list"),

@@ -23,7 +23,7 @@ def test_a_key_is_printed_once_works_and_stops_working_when_revoked(database_url
     (tenant,) = json.loads(run("tenant", "list", "--json"))
     assert tenant | {"id": 0} == {
         "id": 0, "name": "acme", "weight": 2.0, "cap": 7, "backlog_quota": 9, "top_priority": 0,
-        "artifact_quota_bytes": 10 * 1024**3,
+        "artifact_quota_bytes": 10 * 1024**3, "degrade": True,
     }  # fmt: skip
     key = run("key", "create", "acme", "--scopes", "read", "--label", "demo").strip()
     with connect(database_url, "web", application_name="test") as web:

@@ -87,6 +87,7 @@ class Task(models.Model):
     start_by = models.DateTimeField(null=True)
     deadline = models.DateTimeField(null=True)
     event_no = models.IntegerField(db_default=1)
+    degrade = models.BooleanField(db_default=True)
     created_at = models.DateTimeField(db_default=Now())
     ready_at = models.DateTimeField(null=True)
     first_claimed_at = models.DateTimeField(null=True)

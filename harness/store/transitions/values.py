@@ -14,6 +14,7 @@ class NewTask:
     """One task to insert. `input` is JSON text, checked by the kind's schema; times are aware.
 
     `marks`: None, or JSON text of an object: title, tags, schedule, scheduled_for, terms (policy.terms).
+    `degrade`: a cheaper form of it will do under pressure.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class NewTask:
     start_by: datetime | None = None
     deadline: datetime | None = None
     marks: str | None = None
+    degrade: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -173,7 +173,7 @@ def hand_back_unclaimed(
 def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
     """A task as JSON. `shared` keeps what is the same in many of a batch: writing it takes longer than all the rest."""
     times = (task.not_before, task.start_by, task.deadline)
-    key = (task.kind, task.version, task.pool, task.priority, task.signature, *times)
+    key = (task.kind, task.version, task.pool, task.priority, task.signature, task.degrade, *times)
     text = shared.get(key)
     if text is None:
         values = {
@@ -185,7 +185,7 @@ def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
             "not_before": _moment(task.not_before),
             "start_by": _moment(task.start_by),
             "deadline": _moment(task.deadline),
-        }
+        } | ({} if task.degrade else {"degrade": False})
         text = shared[key] = json.dumps(values)[1:-1]
     marks = "" if task.marks is None else f',"marks":{task.marks}'
     return f'{{"public_id":"{task.public_id}",{text},"input":{task.input}{marks}}}'

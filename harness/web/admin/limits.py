@@ -64,7 +64,7 @@ class TenantForm(Reasoned):
     )
 
     degrade = forms.TypedChoiceField(
-        choices=[("yes", "yes"), ("no", "no")],
+        choices=[("True", "yes"), ("False", "no")],
         coerce=allowance.degrade,
         help_text="Cheaper forms of its work under pressure. no: always whole.",
     )
@@ -99,7 +99,7 @@ class TenantAdmin(Settable):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Begin with the defaults of the table."""
-        return {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1, "degrade": "yes"}
+        return {"weight": 1.0, "cap": 1000, "backlog_quota": 100_000, "top_priority": 1, "degrade": True}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Keep a name: commands and people know the tenant by it."""

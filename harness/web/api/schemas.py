@@ -39,6 +39,9 @@ class TaskIn(_Strict):
         default="", max_length=TITLE_MAX_CHARS, description="what people call it; search finds its words"
     )
     tags: Tags = Field(default=[], description="marks to list it by; a task with title or tags is found by search")
+    degrade: bool = Field(
+        default=True, strict=True, description="under pressure a cheaper form of it will do; false: always whole"
+    )
 
 
 class RunIn(_Strict):
@@ -263,6 +266,7 @@ class KindOut(BaseModel):
     max_attempts: int
     bundle: bool
     costs: bool = Field(description="it spends money: the tenant's budget holds it")
+    cheaper_forms: list[str] = Field(description="in which its tasks may run under pressure, from mild to cheap")
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any] | None
 

@@ -37,6 +37,7 @@ def request_of(one: TaskIn) -> submit.TaskRequest:
         ttl_s=one.ttl_s,
         title=one.title,
         tags=one.tags,
+        degrade=one.degrade,
     )
 
 

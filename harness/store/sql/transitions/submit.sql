@@ -6,14 +6,15 @@ WITH r AS MATERIALIZED (
     SELECT nextval('task_id_seq') AS id, x.*
     FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
         public_id uuid, kind text, version integer, pool text, priority smallint, signature text,
-        not_before timestamptz, start_by timestamptz, deadline timestamptz, input jsonb, marks jsonb)
+        not_before timestamptz, start_by timestamptz, deadline timestamptz, degrade boolean,
+        input jsonb, marks jsonb)
 ),
 t AS (
     INSERT INTO task (id, public_id, tenant_id, run_id, parent_id, kind, version, pool, priority, signature,
-                      state, ready, not_before, start_by, deadline)
+                      state, ready, not_before, start_by, deadline, degrade)
     SELECT id, public_id, %(tenant)s, %(run)s, %(parent)s, kind, version, pool, priority, signature,
            'queued', coalesce(not_before <= now(), true),
-           CASE WHEN not_before > now() THEN not_before END, start_by, deadline
+           CASE WHEN not_before > now() THEN not_before END, start_by, deadline, coalesce(degrade, true)
     FROM r
     RETURNING id, public_id, pool, priority, signature, ready
 ),
