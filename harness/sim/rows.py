@@ -28,6 +28,7 @@ class Tenant:
     in_flight: int = 0
     most_in_flight: int = 0
     exceeded: int = 0
+    degrade: bool = True
 
 
 @dataclass(slots=True)

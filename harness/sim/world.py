@@ -84,7 +84,7 @@ class World:
     def add_tenant(self, tenant: Tenant, quotas: Sequence[tuple[str, str, int]] = ()) -> None:
         """Add a tenant with its quotas (scope, name, cap). The caller ends with `stand`."""
         self.tenants[tenant.id] = tenant
-        self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight)
+        self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight, degrade=tenant.degrade)
         self.bounds.quotas += [(tenant.id, scope, name, cap) for scope, name, cap in quotas]
 
     def add_run(self, tenant: Tenant, fanout_cap: int | None, number: int | None = None) -> Run:
@@ -97,7 +97,7 @@ class World:
     def change_tenant(self, tenant: Tenant, *, cap: int | None = None, weight: float | None = None) -> None:
         """Give a tenant another cap or weight. What it has in flight beyond a lower cap runs on."""
         tenant.cap, tenant.weight = cap if cap is not None else tenant.cap, weight or tenant.weight
-        self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight)
+        self.owners.set_tenant(tenant.id, cap=tenant.cap, weight=tenant.weight, degrade=tenant.degrade)
         self.bounds.stand_again(now_s=self.now_s)
 
     def pause(self, pauses: Iterable[Pause]) -> None:

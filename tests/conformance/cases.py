@@ -74,6 +74,7 @@ class Case:
     bundled: dict[str, bool] = field(default_factory=dict)
     beyond: list[int] = field(default_factory=list)
     level: int = 0
+    whole: list[int] = field(default_factory=list)  # tenants that forbid cheaper forms
     tenant_caps: dict[str, int] = field(default_factory=dict)  # of resources
     readings: list[dict[str, dict[str, Any]]] = field(default_factory=list)  # what permits said, one after the other
 
@@ -126,6 +127,7 @@ def make(number: int) -> Case:
     _fill(case, dice, pools, flows=400 if crowded else dice.choice((0, 1, 3, 12, 50, 120)))
     _remember(case, dice, pools)
     case.level = number % 4
+    case.whole = sorted(dice.sample(list(tenants), 1)) if number % 5 == 0 else []
     _read(case, dice)
     return case
 

@@ -1,8 +1,9 @@
 -- Put a generated snapshot (cases.Case, as JSON) into the tables. Returns: the moment that "ago" counts from (whole epoch
 -- seconds, so that it is the same number in both). Parameters: the case.
 WITH c AS MATERIALIZED (SELECT %s::jsonb AS c, floor(extract(epoch FROM clock_timestamp()))::double precision AS at_s),
-tenants AS (INSERT INTO tenant (id, name, cap, weight) OVERRIDING SYSTEM VALUE
-            SELECT key::integer, key, (value ->> 0)::integer, (value ->> 1)::double precision
+tenants AS (INSERT INTO tenant (id, name, cap, weight, degrade) OVERRIDING SYSTEM VALUE
+            SELECT key::integer, key, (value ->> 0)::integer, (value ->> 1)::double precision,
+                   NOT (c -> 'whole') @> to_jsonb(key::integer)
             FROM c, jsonb_each(c -> 'tenants')),
 runs AS (INSERT INTO run (id, tenant_id, size, fanout_cap) OVERRIDING SYSTEM VALUE
          SELECT key::bigint, (value ->> 0)::integer, 1, (value ->> 1)::integer FROM c, jsonb_each(c -> 'runs')),

@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from django.conf import settings
 
 from harness.engine import dispatch
 from harness.engine.memory import Memory
-from harness.kinds import registry
+from harness.kinds import models, registry
 from harness.policy.accounts import ClockRow, CreditRow
 from harness.policy.flow import FlowFacts, Head
+from harness.policy.models import parse
 from harness.policy.outlook import configured
 from harness.policy.plan import Pick, Plan
 from harness.policy.pressure import Level
@@ -69,7 +71,8 @@ def ticks_of_the_world(case: Case, at_s: float, now_s: float) -> list[Tick]:
     )
     for number, (cap, weight) in case.tenants.items():
         quotas = [(scope, name, n) for tenant, scope, name, n in case.quotas if tenant == number]
-        world.add_tenant(Tenant(number, str(number), "all", cap=cap, weight=weight), quotas)
+        degrade = number not in case.whole
+        world.add_tenant(Tenant(number, str(number), "all", cap=cap, weight=weight, degrade=degrade), quotas)
     for number, (owner, run_cap) in case.runs.items():
         world.add_run(world.tenants[owner], run_cap, number)
     world.estimates |= case.estimates
@@ -134,6 +137,18 @@ def hold(world: World, case: LeaseCase, at_s: float) -> None:
     world.claim(lease)
 
 
+@pytest.fixture(autouse=True)
+def cheaper_model() -> Iterator[None]:
+    """A cheaper model whose calls take permits of another resource."""
+    before = models.configured()
+    provider = {"p": {"base_url": "http://127.0.0.1:1/v1"}}
+    two = {name: {"provider": "p", "resource": held} for name, held in (("a", "llm:default"), ("b", "tool:http"))}
+    file = {"default": "a", "cheaper": "b", "unpriced_usd_per_million_tokens": 1.0, "providers": provider}
+    models.configure(parse(file | {"models": two}))
+    yield
+    models.configure(before)
+
+
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_store_and_simulator_make_the_same_plans(stage: Stage, batch: int) -> None:
     stage.connection.execute("UPDATE leader SET until = 'epoch'")
@@ -157,3 +172,5 @@ def test_the_snapshots_say_something() -> None:
     assert any(len(pick.tasks) > 1 for pick in picks)
     assert any(pick.quarantine for pick in picks)
     assert any(pick.cost > 1.0 for pick in picks)
+    assert {pick.form.name for pick in picks} == {"", "brief", "small"}
+    assert any(pick.signature == "tool:http=1" != pick.flow.signature for pick in picks)

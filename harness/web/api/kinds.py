@@ -24,6 +24,7 @@ async def list_kinds(request: HttpRequest) -> HttpResponse:
             max_attempts=kind.max_attempts,
             bundle=kind.bundle,
             costs=kind.costs,
+            cheaper_forms=[form.name for form in kind.degrade],
             input_schema=kind.input.model_json_schema(),
             output_schema=kind.output.model_json_schema() if kind.output else None,
         )

@@ -38,6 +38,7 @@ class Command(BaseCommand):
                             "timeout_s": kind.timeout_s,
                             "max_attempts": kind.max_attempts,
                             "bundle": kind.bundle,
+                            "cheaper_forms": [form.name for form in kind.degrade],
                             "input": kind.input.model_json_schema(),
                             "output": kind.output.model_json_schema() if kind.output else None,
                         }
@@ -56,10 +57,11 @@ class Command(BaseCommand):
                 f"{kind.timeout_s:g}",
                 kind.max_attempts,
                 "yes" if kind.bundle else "no",
+                ", ".join(form.name for form in kind.degrade) or "-",
                 ", ".join(kind.input.model_fields),
             )
             for kind in kinds
         ]
         self.stdout.write(
-            table(("kind", "version", "pool", "resources", "timeout s", "attempts", "bundle", "input"), rows)
+            table(("kind", "version", "pool", "resources", "timeout s", "attempts", "bundle", "cheaper", "input"), rows)
         )
