@@ -24,8 +24,8 @@ class Shorter:
     tokens_ratio: float
 
 
-BRIEF = Shorter(chars_ratio=0.5, message_chars=8_000, tokens=256, tokens_ratio=0.5)
-SMALL = Shorter(chars_ratio=0.35, message_chars=4_000, tokens=128, tokens_ratio=0.25)
+BRIEF = Shorter(chars_ratio=0.6, message_chars=8_000, tokens=256, tokens_ratio=0.5)
+SMALL = Shorter(chars_ratio=0.4, message_chars=4_000, tokens=128, tokens_ratio=0.25)
 
 
 def tokens(asked: int, by: Shorter) -> int:
@@ -38,7 +38,7 @@ def tokens(asked: int, by: Shorter) -> int:
 
 
 def messages(said: Sequence[Said], by: Shorter) -> list[tuple[int, str]]:
-    """Return what is kept of a conversation that isn't empty: (which message, its content), in order.
+    """Return what is kept of a conversation whose last message isn't an answer: (which, its content), in order.
 
     >>> messages([("user", "a" * 40), ("assistant", "b" * 40), ("user", "c" * 20)], BRIEF)
     [(2, 'cccccccccccccccccccc')]

@@ -190,3 +190,18 @@ def test_a_wrong_field_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         Source.model_validate({"text": "t", field: value})
     assert refused.value.errors()[0]["loc"] == (field,)
+
+
+def test_a_cheaper_form_reads_a_part_says_so_and_goes_on_with_what_another_form_began(
+    alone: Any, provider: server.Running
+) -> None:
+    long = Source(text=" ".join(f"Sentence {n} tells of the dispatcher." for n in range(300)), sentences=4)
+    whole, brief = alone(), alone()
+    brief.form = "brief"
+    first, second = summarize(whole, long), summarize(brief, long)
+    assert (first.truncated, second.truncated) == (False, True)
+    assert second.tokens_in < 0.65 * first.tokens_in
+    ended = alone()
+    ended.form, ended.recorded = "brief", {"split": whole.recorded["split"]}
+    again = summarize(ended, long)
+    assert (again.truncated, again.tokens_in) == (False, first.tokens_in), "what is read was decided before"

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.kinds.documents import Filters, Found, Hit
+from harness.kinds.forms import changed
 from harness.kinds.registry import find
 from tasks.rag_search.kind import Query, search
 
@@ -45,3 +46,11 @@ def test_a_wrong_field_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValidationError) as refused:
         Query.model_validate({"query": "q", field: value})
     assert refused.value.errors()[0]["loc"][0] == field
+
+
+def test_its_cheaper_form_asks_for_half_as_many_chunks() -> None:
+    found = find("rag.search")
+    assert found is not None
+    (form,) = found.degrade
+    halves = [changed(form, Query(query="word", limit=limit)).model_dump()["limit"] for limit in (1, 5, 50)]
+    assert halves == [1, 3, 25]

@@ -88,10 +88,22 @@ def test_a_models_calls_take_a_permit_of_its_providers_resource_unless_it_names_
     assert {name: one.resource for name, one in found.items()} == {"a": "llm:p", "b": "llm:p:b"}
 
 
+def test_the_cheaper_model_costs_no_more_than_the_default_where_both_prices_are_known() -> None:
+    raw = copy.deepcopy(GOOD)
+    assert models.parse(raw).cheaper is None
+    assert models.parse(raw | {"cheaper": "b"}).cheaper == "b", "it has no price"
+    prices = {"input_usd_per_million_tokens": 1.0, "output_usd_per_million_tokens": 900.0}
+    raw["models"]["b"] |= prices
+    with pytest.raises(Invalid, match="costs more than the default model 'a'"):
+        models.parse(raw | {"cheaper": "b"})
+
+
 @pytest.mark.parametrize(
     ("path", "value", "key"),
     [
         (("default",), "c", "default"),
+        (("cheaper",), "c", "cheaper"),
+        (("cheaper",), 5, "cheaper"),
         (("extra",), 1, "extra"),
         (("unpriced_usd_per_million_tokens",), "10", "unpriced_usd_per_million_tokens"),
         (("models", "a", "provider"), "q", "models.a.provider"),
