@@ -25,7 +25,10 @@ _table, _only, _refuse = _FILE.table, _FILE.only, _FILE.refuse
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
-    """Workers of one resource class; `slots` and `connections` are those of one worker process."""
+    """Workers of one resource class; `slots` and `connections` are those of one worker process.
+
+    `processes_least`, `processes_most`: between them the autoscaler advises.
+    """
 
     name: str
     workers: Literal["threads", "prefork"]
@@ -33,6 +36,8 @@ class Pool:
     connections: int
     prefetch_multiplier: int
     events: bool
+    processes_least: int = 1
+    processes_most: int = 32
 
     def queues(self) -> tuple[str, ...]:
         """The pool's Celery queues, most urgent first.
@@ -92,7 +97,8 @@ def _pool(name: str, table: Mapping[str, object]) -> Pool:
     at = f"pools.{name}."
     if not name.replace("_", "").isalnum() or not name.isascii() or name != name.lower():
         _refuse(f"pools.{name}", "must be named in lower-case letters, digits and underscores")
-    _only(table, {"workers", "slots", "connections", "prefetch_multiplier", "events"}, at)
+    bounds = {"processes_least", "processes_most"}
+    _only(table, {"workers", "slots", "connections", "prefetch_multiplier", "events", *bounds}, at)
     workers = table.get("workers")
     if workers != "threads" and workers != "prefork":
         _refuse(at + "workers", f'must be "threads" or "prefork", not {workers!r}')
@@ -108,6 +114,10 @@ def _pool(name: str, table: Mapping[str, object]) -> Pool:
     events = table.get("events")
     if not isinstance(events, bool):
         _refuse(at + "events", f"must be true or false, not {events!r}")
+    least = _whole(table, "processes_least", at, least=0) if "processes_least" in table else 1
+    most = _whole(table, "processes_most", at, least=1) if "processes_most" in table else max(32, least)
+    if least > most:
+        _refuse(at + "processes_least", f"must not exceed processes_most ({most}), not {least}")
     return Pool(
         name=name,
         workers=workers,
@@ -115,6 +125,8 @@ def _pool(name: str, table: Mapping[str, object]) -> Pool:
         connections=connections,
         prefetch_multiplier=multiplier,
         events=events,
+        processes_least=least,
+        processes_most=most,
     )
 
 
