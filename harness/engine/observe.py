@@ -2,7 +2,8 @@
 
 A beat brings it to the pool `system`. Two at once do it once (an advisory lock); one that dies between its commit and
 what it tells Redis does it again, and writes no change twice. Nothing waits for it: after Redis was emptied all begin
-with what was kept last, so without it they begin with older values. Then it evaluates the pressure (engine.pressure).
+with what was kept last, so without it they begin with older values. Then it evaluates the pressure (engine.pressure),
+and what that means for the number of workers (engine.autoscale).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
-from harness.engine import pressure
+from harness.engine import autoscale, pressure
 from harness.engine.pressure import alone
 from harness.engine.readings import Reads
 from harness.policy.calls import Reading
@@ -59,8 +60,9 @@ def observe(connection: Connection, topology: Topology, url: str) -> Observed:
     reader, now = _permits(url)
     now.clear()
     now.update(live)
-    found = keep(connection, topology.resources, live, reader)
-    return replace(found, judged=pressure.judge(connection, topology))
+    found = replace(keep(connection, topology.resources, live, reader), judged=pressure.judge(connection, topology))
+    autoscale.advise(connection, topology, found.judged)
+    return found
 
 
 def keep(

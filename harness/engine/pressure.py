@@ -8,13 +8,14 @@ In the same transaction it puts and ends the pauses of pressure (policy.pressure
 end of their own, so that queues go on when nobody evaluates any more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import psycopg
 
 from harness.policy import pressure as policy
 from harness.policy.holds import PRESSURE
-from harness.policy.pressure import Change, Facts, Level, Memory, Pauses, State
+from harness.policy.pressure import Change, Facts, Level, Memory, Pauses, Reading, State
 from harness.policy.settings import Topology
 from harness.store import pauses, pressure
 from harness.store.database import Connection
@@ -33,7 +34,8 @@ log = logs.get(__name__)
 class Judged:
     """What an evaluation came to. `skipped`: another did it, or just has. `unread`: the facts couldn't be read.
 
-    `paused`: the queues that it paused, and those that it let go.
+    `paused`: the queues that it paused, and those that it let go. `facts`, `readings`: what it went by; facts None:
+    skipped or unread.
     """
 
     skipped: bool = True
@@ -41,6 +43,8 @@ class Judged:
     level: Level | None = None
     change: Change | None = None
     paused: Pauses = field(default_factory=Pauses)
+    facts: Facts | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
 
 def judge(connection: Connection, topology: Topology) -> Judged:
@@ -70,7 +74,15 @@ def judge(connection: Connection, topology: Topology) -> Judged:
         _tell(change, done)
     if paused.put or paused.end:
         log.warning("queues_paused" if paused.put else "queues_resumed", paused=paused.put, resumed=paused.end)
-    return Judged(skipped=False, unread=facts is None, level=state.level, change=change, paused=paused)
+    return Judged(
+        skipped=False,
+        unread=facts is None,
+        level=state.level,
+        change=change,
+        paused=paused,
+        facts=facts,
+        readings=seen,
+    )
 
 
 def alone(connection: Connection) -> bool:

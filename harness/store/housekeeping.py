@@ -248,7 +248,12 @@ def delete_old_limits(connection: Connection, *, before: datetime) -> Iterator[i
 
     Yields how many.
     """
-    for table, moment in (("limit_change", "at"), ("level_change", "at"), ("override", "ended_at")):
+    for table, moment in (
+        ("limit_change", "at"),
+        ("level_change", "at"),
+        ("advice_change", "at"),
+        ("override", "ended_at"),
+    ):
         statement = compose.SQL(
             "DELETE FROM {table} WHERE id = ANY(ARRAY("
             "SELECT id FROM {table} WHERE {moment} < %s ORDER BY {moment} LIMIT %s))"

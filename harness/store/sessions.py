@@ -106,6 +106,16 @@ def start_drain(connection: Connection, session: uuid.UUID) -> None:
     connection.execute("UPDATE worker_session SET draining = true WHERE uuid = %s", (session,))
 
 
+def retired(connection: Connection, session: uuid.UUID) -> int | None:
+    """Return how many leases a session still holds that was told to drain, by itself or by others. None: it wasn't."""
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM lease WHERE lease.session = worker_session.uuid) FROM worker_session "
+        "WHERE uuid = %s AND draining",
+        (session,),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def end(connection: Connection, session: uuid.UUID) -> None:
     """End the session. What it still holds is lost with it, at the next sweep."""
     connection.execute(

@@ -18,7 +18,7 @@ from harness.kinds import registry
 from harness.policy.errors import HarnessError, Refused
 from harness.policy.settings import QUARANTINE
 from harness.store.sessions import DEAD_AFTER_S
-from harness.worker import option
+from harness.worker import fixed, option
 from harness.worker import profile as profiles
 from harness.worker.process import ZOMBIE_MAX_AGE_S, Life
 
@@ -45,6 +45,7 @@ class Gate(bootsteps.StartStopStep):
         objection = profiles.objection(profile, _effective(worker, autoscale), longest_held_s=longest_s)
         if objection is not None:
             raise option.WillNotStart(objection)
+        fixed.install()
         _spare_collector()
         self.life = Life(
             profile,

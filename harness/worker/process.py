@@ -35,6 +35,7 @@ from harness.telemetry import logs
 from harness.worker import current
 from harness.worker.link import Link
 from harness.worker.profile import Profile
+from harness.worker.retiring import Retiring
 from harness.worker.shared import DRAIN, STOP, Shared
 
 BEAT_AGAIN_S = 1.0  # after a beat that failed; the fence falls 15 s after the last good one
@@ -93,6 +94,7 @@ class Life:
         self._resources_due_s = 0.0
         self._homes: Homes | None = None
         self._paused_keys: set[str] = set()
+        self._retiring = Retiring(self.session)
         self._deaf: dict[tuple[int, int], float] = {}
         self._failing: set[str] = set()
 
@@ -175,7 +177,8 @@ class Life:
     def _note_pauses(self, keys: set[str]) -> None:
         # Not consumed either: what other processes of the pool are enough for.
         not_now = keys | (self._homes.unsure if self._homes is not None else set())
-        self.paused = frozenset(q for q in self.profile.queues if not_now & {q, *q.split(".")})
+        retiring = self._retiring.begun
+        self.paused = frozenset(q for q in self.profile.queues if retiring or not_now & {q, *q.split(".")})
 
     def _look_at_homes(self, process: ProcessState, looked: Homes) -> None:
         """See which pools others are enough for, and let connections be kept where nobody else needs them."""
@@ -234,6 +237,9 @@ class Life:
                 paused = self._ask("paused_queues", lambda: self._watch.run(pauses.queues))
                 if paused is not None:
                     self._paused_keys = paused
+                stays = self.profile.is_system or self._drain_until_s is not None
+                if not stays and self._ask("retire", lambda: self._watch.run(self._retiring.look)):
+                    os.kill(os.getpid(), signal.SIGTERM)  # as a supervisor does; nothing runs here
                 self._note_pauses(self._paused_keys)
 
     def _watch_threads(self, process: ProcessState) -> None:

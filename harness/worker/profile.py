@@ -118,7 +118,10 @@ def objection(profile: Profile, effective: Effective, *, longest_held_s: float) 
     """
     pools = ",".join(profile.slots)
     if effective.autoscale:
-        return f"--autoscale is refused: pool {pools} has {profile.concurrency} slots; start another worker instead"
+        return (
+            f"--autoscale is refused: pool {pools} has {profile.concurrency} slots, and the dispatcher goes by them; "
+            "scale by processes: `manage.py autoscale --apply`, or start another worker"
+        )
     for what, is_, wanted, fix in (
         ("the pool class", effective.workers, profile.workers, "drop -P"),
         ("the concurrency", effective.concurrency, profile.concurrency, "drop -c, or change slots"),

@@ -5,6 +5,7 @@ Hot, set-based and locking statements are named files in sql/. Times are `timest
 
 from harness.store.models.artifacts import Artifact
 from harness.store.models.audit import AuditEntry, AuditFinding
+from harness.store.models.autoscale import AdviceChange, AdviceNow
 from harness.store.models.documents import Chunk, Document
 from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Pause
@@ -27,6 +28,8 @@ from harness.store.models.tenancy import ApiKey, Idempotency, Quota, Tenant
 from harness.store.models.work import Attempt, Run, Step, Task, TaskBody, TraceEvent
 
 __all__ = [
+    "AdviceChange",
+    "AdviceNow",
     "ApiKey",
     "Artifact",
     "Attempt",
