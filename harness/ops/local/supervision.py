@@ -21,7 +21,7 @@ from xml.parsers.expat import ExpatError
 from harness.ops.local import processes, procfile
 from harness.ops.local.places import Places
 from harness.ops.local.server import tail
-from harness.policy.errors import Unavailable
+from harness.policy.errors import Refused, Unavailable
 
 ENTRY = {"web", "dispatcher", "beat"}
 NUMBERS = {"dispatcher": 2}  # one leads, one stands by
@@ -30,17 +30,21 @@ WORK_STOP_S = 5  # together with the entry's, supervisor's own second and the se
 DRAIN_S = 3  # what a worker may take of that to finish what it runs (HARNESS_DRAIN_S); the rest it hands back
 FAILED_STARTS = 3  # with fewer, it may have been a neighbour that wasn't up yet
 SOCKET_NAME = "supervisor.sock"
+MORE = "more.conf"  # beside the configuration: what was added while it runs (harness.ops.local.more)
+WILL_NOT_START = (69, 75, 78)  # what a worker ends with that finds no database, no room, or nonsense
+WORK_PRIORITY = 1  # a lower priority starts first and stops last
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """One process as supervisor sees it. `up_s` is 0.0 when it doesn't run."""
+    """One process as supervisor sees it. `up_s` is 0.0 when it doesn't run; `code`: what it last ended with."""
 
     name: str
     state: str
     pid: int
     up_s: float
     detail: str
+    code: int
 
 
 class Supervision:
@@ -57,6 +61,7 @@ class Supervision:
         """Start all programs; `wait_running` says when they run."""
         configuration = self._places.stack / "supervisor.conf"
         configuration.write_text(self.configuration(programs, variables), encoding="utf-8")
+        (self._places.stack / MORE).write_text("", encoding="utf-8")  # what an earlier run had added is gone with it
         socket_path(self._places).unlink(missing_ok=True)
         with (self._places.logs / "supervisor.out").open("wb") as output:
             self._process = subprocess.Popen(
@@ -85,6 +90,8 @@ class Supervision:
             *(["user = root"] if os.geteuid() == 0 else []),
             "[rpcinterface:supervisor]",
             "supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface",
+            "[include]",
+            f"files = {MORE}",
         ]
         groups: dict[str, list[str]] = {"work": [], "entry": []}
         for name, command in programs.items():
@@ -92,29 +99,17 @@ class Supervision:
             # Flower holds nothing, and its threads would keep it for as long as they may.
             patience_s = 1 if name == "flower" else ENTRY_STOP_S if group == "entry" else WORK_STOP_S
             groups[group].append(name)
-            many = NUMBERS.get(name, 1)
-            each = "%(program_name)s_%(process_num)d" if many > 1 else "%(program_name)s"
-            lines += [
-                f"[program:{name}]",
-                f"command = {_value(procfile.fill(command, variables))}",
-                f"directory = {_value(self._base_dir)}",
-                f"numprocs = {many}",
-                f"process_name = {each}",
-                "numprocs_start = 1",
-                "autorestart = true",
-                # Longer and longer pauses, and no end: a database that is away for minutes is no reason to give up.
-                "startretries = 1000",
-                f"startsecs = {self._settle_s}",
-                "stopsignal = TERM",
-                f"stopwaitsecs = {patience_s}",
-                "killasgroup = true",
-                "redirect_stderr = true",
-                f"stdout_logfile = {_value(self._places.logs)}/{each}.log",
-                "stdout_logfile_maxbytes = 5MB",
-                "stdout_logfile_backups = 1",
-            ]
+            lines += _program(
+                name,
+                procfile.fill(command, variables),
+                base_dir=self._base_dir,
+                places=self._places,
+                settle_s=self._settle_s,
+                patience_s=patience_s,
+                many=NUMBERS.get(name, 1),
+            )
         # A lower priority starts first and stops last.
-        for priority, (group, names) in enumerate(groups.items(), 1):
+        for priority, (group, names) in enumerate(groups.items(), WORK_PRIORITY):
             if names:
                 lines += [f"[group:{group}]", f"programs = {','.join(names)}", f"priority = {priority}"]
         return "\n".join(lines) + "\n"
@@ -175,16 +170,10 @@ def sweep(places: Places) -> int:
 
 def ask(places: Places) -> list[Program]:
     """Return what supervisor says about each program; [] when no supervisor answers."""
-    question = xmlrpc.client.dumps((), "supervisor.getAllProcessInfo")
-    connection = _Connection(socket_path(places))
     try:
-        connection.request("POST", "/RPC2", question, {"Content-Type": "text/xml"})
-        answer, _ = xmlrpc.client.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError):
+        found = call(places, "getAllProcessInfo")
+    except Unavailable:
         return []
-    finally:
-        connection.close()
-    found: Any = answer[0]
     return [
         Program(
             name=one["name"],
@@ -192,9 +181,40 @@ def ask(places: Places) -> list[Program]:
             pid=one["pid"],
             up_s=float(max(0, one["now"] - one["start"])) if one["pid"] else 0.0,
             detail=one["spawnerr"] or one["description"],
+            code=one["exitstatus"],
         )
         for one in found
     ]
+
+
+def call(places: Places, method: str, *parameters: Any) -> Any:
+    """Call a method of supervisor's. Raises: Unavailable when none answers, Refused when it won't."""
+    question = xmlrpc.client.dumps(parameters, f"supervisor.{method}")
+    connection = _Connection(socket_path(places))
+    try:
+        connection.request("POST", "/RPC2", question, {"Content-Type": "text/xml"})
+        answer, _ = xmlrpc.client.loads(connection.getresponse().read())
+    except xmlrpc.client.Fault as error:
+        raise Refused(f"supervisor refuses {method}: {error.faultString}", field="supervisor") from error
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:
+        raise Unavailable(f"no supervisor answers ({error}): `manage.py stack up`", field="supervisor") from error
+    finally:
+        connection.close()
+    return answer[0]
+
+
+def worker(places: Places, base_dir: Path, name: str, command: str) -> str:
+    """Return the configuration of a worker that is added while the others run.
+
+    One that ends as it should, or says that it won't start, stays ended; one that crashes is started again.
+    """
+    lines = _program(
+        name, command, base_dir=base_dir, places=places, settle_s=1, patience_s=WORK_STOP_S, restart="unexpected"
+    )
+    return (
+        "\n".join([*lines, f"exitcodes = {','.join(map(str, (0, *WILL_NOT_START)))}", f"priority = {WORK_PRIORITY}"])
+        + "\n"
+    )
 
 
 def socket_path(places: Places) -> Path:
@@ -211,6 +231,40 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
+
+
+def _program(
+    name: str,
+    command: str,
+    *,
+    base_dir: Path,
+    places: Places,
+    settle_s: int,
+    patience_s: int,
+    many: int = 1,
+    restart: str = "true",
+) -> list[str]:
+    each = "%(program_name)s_%(process_num)d" if many > 1 else "%(program_name)s"
+    return [
+        f"[program:{name}]",
+        f"command = {_value(command)}",
+        f"directory = {_value(base_dir)}",
+        f"numprocs = {many}",
+        f"process_name = {each}",
+        "numprocs_start = 1",
+        f"autorestart = {restart}",
+        # Longer and longer pauses, and no end: a database that is away for minutes is no reason to give up. One that
+        # was added is given up; who added it looks again.
+        f"startretries = {1000 if restart == 'true' else 2}",
+        f"startsecs = {settle_s}",
+        "stopsignal = TERM",
+        f"stopwaitsecs = {patience_s}",
+        "killasgroup = true",
+        "redirect_stderr = true",
+        f"stdout_logfile = {_value(places.logs)}/{each}.log",
+        "stdout_logfile_maxbytes = 5MB",
+        "stdout_logfile_backups = 1",
+    ]
 
 
 def _value(value: object) -> str:

@@ -14,7 +14,7 @@ import psutil
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from harness.ops.local import addresses, postgres, processes, stack, supervision, valkey
+from harness.ops.local import addresses, more, postgres, processes, stack, supervision, valkey
 from harness.ops.local.interruption import interrupt_on
 from harness.ops.local.places import open_places
 from harness.ops.local.server import tail
@@ -135,7 +135,8 @@ class Command(BaseCommand):
                 self._say(f"{name:<20} {state:<10} {detail}")
             if pid:
                 self._show(known)
-        if pid is None or any(state not in {"RUNNING", "EXTERNAL"} for _, state, _ in rows):
+        ended = {name for name, state, _ in rows if name.startswith(more.PREFIX) and state == "EXITED"}  # as it should
+        if pid is None or any(state not in {"RUNNING", "EXTERNAL"} for name, state, _ in rows if name not in ended):
             if not as_json:
                 left = "RUNNING" in [state for _, state, _ in rows] or bool(processes.marked(places.stack))
                 self._say(_summary(pid, left=left))
