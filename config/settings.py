@@ -53,6 +53,8 @@ HARNESS_TTL_S = parse_ttl_s(_setting("HARNESS_TTL_S", "300,3600,86400,604800"))
 # Hours for which an Idempotency-Key stands for what it made; then it is free.
 HARNESS_IDEMPOTENCY_HOURS = float(_setting("HARNESS_IDEMPOTENCY_HOURS", "24"))
 HARNESS_RUN_MAX_TASKS = 10_000
+# The bearer token of GET /metrics; without one there are none.
+HARNESS_METRICS_TOKEN = _setting("HARNESS_METRICS_TOKEN")
 HARNESS_RUN_MAX_BYTES = 32 * 1024 * 1024
 # Folders whose files may be ingested, separated as in PATH; "{tenant}" in one is the tenant's number, else every tenant
 # may read what is below it. None by default.

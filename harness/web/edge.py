@@ -27,7 +27,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-MACHINE_PATHS = ("/api/", "/health/")
+MACHINE_PATHS = ("/api/", "/health/", "/metrics")
 
 
 class Edge:

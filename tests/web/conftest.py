@@ -17,6 +17,7 @@ from harness.store import keys
 from tests.stage import Stage
 
 STARTS_S = 60.0
+METRICS_TOKEN = "only-for-scrapes"
 
 
 @dataclass
@@ -61,7 +62,15 @@ def start_web(root: Path, log: Path, environment: Mapping[str, str] | None = Non
 def web(root: Path, tmp_path_factory: pytest.TempPathFactory, django_db_setup: None) -> Iterator[Web]:
     """The web process of this run. A broker that nobody listens on: the request path must not need it."""
     log = tmp_path_factory.mktemp("web") / "web.log"
-    web = start_web(root, log, {"BROKER_URL": "redis://127.0.0.1:1/0", "HARNESS_BODY_MAX_BYTES": "20000"})
+    web = start_web(
+        root,
+        log,
+        {
+            "BROKER_URL": "redis://127.0.0.1:1/0",
+            "HARNESS_BODY_MAX_BYTES": "20000",
+            "HARNESS_METRICS_TOKEN": METRICS_TOKEN,
+        },
+    )
     yield web
     assert web.stop() in (0, -15), log.read_text()
 
