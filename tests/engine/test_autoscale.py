@@ -82,7 +82,7 @@ def test_while_the_provider_answers_429_a_growing_backlog_adds_nobody(stage: Sta
         assert (found.desired, found.holds, found.binds) == (1, True, "llm:default")
     assert found.reason == "adding workers will not help: llm:default answers 429; limit 50, in use 0"
     stage.connection.execute("UPDATE attempt SET ended = ended - interval '20 seconds'")
-    assert advise(stage)["llm"].desired == 4, "a quarter of a minute after the last one there is room"
+    assert advise(stage)["llm"].desired == 4, "ten seconds after the last one there is room"
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,8 @@ def test_the_command_tells_what_binds_and_what_changed(stage: Stage) -> None:
     assert "nobody has judged it yet" in run()
     advised(stage, 1)
     advised(stage, 3)
-    found = json.loads(run("--json"))["tool_read"]
+    (found,) = json.loads(run("--once", "--json"))["pools"]
+    assert (found["pool"], found["binds"], found["reason"]) == ("tool_read", "work", "why")
     assert (found["workers"], found["desired"], found["stale"]) == (1, 3, False)
     assert "tool_read  1        3" in run()
     (change,) = json.loads(run("--history", "--json"))
@@ -177,7 +178,6 @@ def test_the_command_tells_what_binds_and_what_changed(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--once",), "--once: goes with --apply"),
         (("--history", "--apply"), "--history: shows what was advised"),
         (("--pool", "llm,nope,system"), "--pool: nope, system can't be scaled"),
     ],

@@ -15,7 +15,7 @@ from harness.policy.pressure.measure import DONE
 from harness.policy.pressure.signals import Level
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 
-REFUSED_S = 15.0  # so long after a 429 nobody is added
+REFUSED_S = 10.0  # so long after a 429 nobody is added: two canaries of a limiter that drains
 MINUTE_S = 60.0
 PRIOR_S = 10.0  # that a task takes of which nobody knows anything
 S_LEAST_S = 0.01

@@ -45,7 +45,9 @@ class Command(BaseCommand):
             action="store_true",
             help="bring the local stack to it, every 5 s: start what is missing, let what is too many finish and go",
         )
-        parser.add_argument("--once", action="store_true", help="with --apply: one round")
+        parser.add_argument(
+            "--once", action="store_true", help="one round, which is what happens without --apply anyway"
+        )
         parser.add_argument("--pool", default="", metavar="NAME,..", help="these pools only")
         parser.add_argument("--history", action="store_true", help="the newest changes of the advice instead")
         parser.add_argument("--json", action="store_true", help="as JSON alone; with --apply a line a round")
@@ -55,8 +57,6 @@ class Command(BaseCommand):
         only = [name for name in options["pool"].split(",") if name]
         if options["history"] and options["apply"]:
             raise CommandError("--history: shows what was advised; without --apply")
-        if options["once"] and not options["apply"]:
-            raise CommandError("--once: goes with --apply; without it nothing is done anyway")
         known = settings.HARNESS_TOPOLOGY.pools.keys() - {SYSTEM, QUARANTINE}
         if unknown := sorted(set(only) - known):
             raise CommandError(f"--pool: {', '.join(unknown)} can't be scaled; there are {', '.join(sorted(known))}")
@@ -68,7 +68,7 @@ class Command(BaseCommand):
                 self._show_changes(autoscale.changes(connection, most=SHOWN), as_json=options["json"])
                 return
             found = {name: one for name, one in autoscale.now(connection).items() if not only or name in only}
-        self.stdout.write(json.dumps(_facts(found), indent=1) if options["json"] else _words(found))
+        self.stdout.write(json.dumps({"pools": _facts(found)}, indent=1) if options["json"] else _words(found))
 
     def _apply(self, only: Sequence[str], *, once: bool, as_json: bool) -> None:
         base_dir: Path = settings.BASE_DIR
@@ -151,9 +151,10 @@ def _words(found: Mapping[str, Standing]) -> str:
     return "\n".join(lines)
 
 
-def _facts(found: Mapping[str, Standing]) -> Mapping[str, object]:
-    return {
-        name: {
+def _facts(found: Mapping[str, Standing]) -> Sequence[Mapping[str, object]]:
+    return [
+        {
+            "pool": name,
             "workers": one.advice.workers,
             "desired": one.advice.desired,
             "wanted": one.advice.wanted,
@@ -165,7 +166,7 @@ def _facts(found: Mapping[str, Standing]) -> Mapping[str, object]:
             "stale": one.stale,
         }
         for name, one in found.items()
-    }
+    ]
 
 
 def _utc(at_s: float) -> str:
