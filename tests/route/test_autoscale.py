@@ -44,5 +44,5 @@ def test_while_the_provider_answers_429_a_growing_backlog_adds_no_worker_and_roo
         assert [one for one in autoscale.changes(route.stage.connection, most=10) if one.pool == "llm"] == []
         running.emulator.behaviour = changed(running.emulator.behaviour, {"quota": 40})
         # One worker of 16 slots is what binds now: twice those is asked for, while the limit rises.
-        wait_until(lambda: (found := advice(route)) is not None and found.desired >= 2, within_s=45)
+        wait_until(lambda: (found := advice(route)) is not None and found.desired >= 2, within_s=120)
         assert route.stage.one("SELECT max(attempts_used + lost_starts) FROM task") == 0

@@ -17,6 +17,7 @@ from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 
 REFUSED_S = 10.0  # so long after a 429 nobody is added: two canaries of a limiter that drains
 MINUTE_S = 60.0
+URGENT_BELOW = 2  # P0, P1
 PRIOR_S = 10.0  # that a task takes of which nobody knows anything
 S_LEAST_S = 0.01
 PHI_LEAST, PHI_LEASES = 0.1, 5  # of fewer tasks at work their share in calls is chance
@@ -166,12 +167,14 @@ def _leases(facts: Facts) -> Mapping[str, dict[str, int]]:
 
 def _work(facts: Facts, pool: str) -> tuple[Work, ...]:
     waiting: dict[str, int] = defaultdict(int)
+    urgent: dict[str, int] = defaultdict(int)
     leases: dict[str, int] = defaultdict(int)
     expected_s: dict[str, float] = {}
     bins: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for waits in facts.waiting:
         if waits.pool == pool:
             waiting[waits.signature] += waits.number
+            urgent[waits.signature] += waits.number if waits.priority < URGENT_BELOW else 0
     for held in facts.held:
         if held.pool == pool:
             leases[held.signature] += held.leases
@@ -184,6 +187,7 @@ def _work(facts: Facts, pool: str) -> tuple[Work, ...]:
         Work(
             needs=dict(needs(one)),
             waiting=waiting[one],
+            urgent=urgent[one],
             leases=leases[one],
             a_second=_a_second(bins[one], facts.arrived_s),
             mean_s=max(S_LEAST_S, took.get(one) or expected_s.get(one) or took.get(None) or PRIOR_S),

@@ -1,7 +1,7 @@
 """What would be enough now: the least of what work asks for and what its downstreams carry. Pure.
 
-A1  Work of one signature asks for (rate * S + waiting * S / DRAIN_S) / BUSY slots; where tasks take LONG_S and more,
-    for at least as many as it has, since those don't come free while anybody looks.
+A1  Work of one signature asks for (rate * S + waiting * S / DRAIN_S) / BUSY slots, what waits of P0 and P1 over
+    URGENT_S; where tasks take LONG_S and more, for at least as many as it has: those don't come free in that time.
 A2  Downstreams: for any set of them, what it carries and what the work that touches none of it asks for, together, are
     enough. The least such sum is what is asked for, and the set is what binds; the empty set: work does.
 A3  A downstream that is held by the call carries limit / phi, and one more where the limit could still rise. While its
@@ -21,6 +21,7 @@ from math import ceil, inf
 from typing import Literal
 
 DRAIN_S = 300.0  # in which what waits is to be gone
+URGENT_S = 60.0  # and what of it is P0 or P1
 BUSY = 0.85  # of the slots, where work binds; the rest is for what comes unevenly
 LONG_S = 60.0  # a task of so long keeps its slot for as long as one looks ahead
 SEEK = 2.0  # times the slots that run, where nobody knows the limit
@@ -35,10 +36,14 @@ WORK, LEAST, MOST, CONNECTIONS, PRESSURE = "work", "least", "most", "connections
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """Work of one signature in a pool. `a_second`: tasks that come; `mean_s`: what one takes in its slot."""
+    """Work of one signature in a pool. `urgent`: of those that wait, P0 and P1.
+
+    `a_second`: tasks that come; `mean_s`: what one takes in its slot.
+    """
 
     needs: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
+    urgent: int = 0
     leases: int = 0
     a_second: float = 0.0
     mean_s: float = 10.0
@@ -53,7 +58,8 @@ class Work:
         steady = self.a_second * self.mean_s
         if self.mean_s >= LONG_S:
             steady = max(steady, float(self.leases))
-        return (steady + self.waiting * self.mean_s / DRAIN_S) / BUSY
+        lasting = (self.waiting - self.urgent) / DRAIN_S + self.urgent / URGENT_S
+        return (steady + lasting * self.mean_s) / BUSY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

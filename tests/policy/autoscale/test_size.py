@@ -15,10 +15,11 @@ works = st.lists(
         Work,
         needs=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3), max_size=2),
         waiting=st.integers(0, 100_000),
+        urgent=st.integers(0, 100_000),
         leases=st.integers(0, 60),
         a_second=st.floats(0, 200),
         mean_s=st.floats(0.01, 4000),
-    ),
+    ).map(lambda one: replace(one, urgent=min(one.urgent, one.waiting))),
     max_size=5,
 )
 states = st.builds(
@@ -114,6 +115,7 @@ def test_it_stays_within_its_bounds_and_says_what_binds(
 def test_what_waits_and_comes_asks_for_slots_and_some_are_left_for_what_comes_unevenly() -> None:
     assert enough({}, work=Work(a_second=4.0, mean_s=5.0)).workers == 3  # 20 / 0.85 = 23.5 slots
     assert enough({}, work=Work(waiting=600, mean_s=20.0)).workers == 6  # 40 slots for five minutes / 0.85
+    assert enough({}, work=Work(waiting=600, urgent=300, mean_s=20.0)).workers == 18  # 20 + 100, for a minute / 0.85
     assert enough({}, work=Work(waiting=2, leases=16, mean_s=3600.0)).workers == 6  # 16 stay + 24: all of it / 0.85
 
 
