@@ -36,7 +36,7 @@ def test_while_the_provider_answers_429_a_growing_backlog_adds_no_worker_and_roo
         for _ in range(4):
             before = refused.rejected_429
             talk(route, 1000)
-            wait_until(lambda before=before: refused.rejected_429 > before, within_s=20)  # type: ignore[misc]  # bound
+            wait_until(lambda before=before: refused.rejected_429 > before, within_s=20)
             found = advice(route)
             assert found is not None
             assert (found.workers, found.desired, found.binds) == (1, 1, LLM)
