@@ -16,7 +16,7 @@ def _apply(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0020_pressure"),)
+    dependencies = (("store", "0021_degrade"),)
     operations = (
         migrations.CreateModel(
             name="AdviceNow",
