@@ -16,7 +16,7 @@ import psycopg
 from harness.engine.requests import Desk, Origin, TaskRequest
 from harness.kinds import registry
 from harness.policy import admission, money, schedule, terms
-from harness.policy.admission import DEFAULT_TTL_S, Admit, Forbidden, OverQuota, Reject, TenantFacts
+from harness.policy.admission import DEFAULT_TTL_S, Forbidden, OverQuota, Reject, TenantFacts
 from harness.policy.errors import HarnessError, Invalid, NotFound, Refused
 from harness.policy.schedule import CatchUp
 from harness.store import money as spending
@@ -185,7 +185,7 @@ def _fire(firing: Firing, connection: Connection, taken: DueSchedule) -> int:
         reserved = True
     try:
         if tasks:
-            decision = admission.decide(taken.tenant, most_urgent=tasks[0].priority, count=len(tasks), backlog=there)
+            decision = admission.refused(taken.tenant, most_urgent=tasks[0].priority, count=len(tasks), backlog=there)
             why = _refusal(connection, taken, decision)
             if why is not None:
                 firing.backlog.released(taken.tenant.id, len(tasks))
@@ -246,9 +246,9 @@ def _tasks(firing: Firing, taken: DueSchedule, moments: tuple[float, ...]) -> li
     return [task for task in tasks if task is not None]
 
 
-def _refusal(connection: Connection, taken: DueSchedule, decision: Admit | Reject) -> Refused | None:
+def _refusal(connection: Connection, taken: DueSchedule, decision: Reject | None) -> Refused | None:
     """Return why it may not fire; `retry_after_s` among the facts: not now."""
-    if isinstance(decision, Reject):
+    if decision is not None:
         return OverQuota(decision.message, retry_after_s=decision.retry_after_s)
     kind = registry.find(taken.kind)
     if kind is not None and kind.costs:

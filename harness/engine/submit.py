@@ -18,7 +18,7 @@ import psycopg
 from harness.engine.requests import Desk, TaskRequest, by_the_clock
 from harness.kinds import registry
 from harness.policy import admission, money
-from harness.policy.admission import DEFAULT_TTL_S, Admit, Forbidden, OverQuota, Reject, TenantFacts
+from harness.policy.admission import DEFAULT_TTL_S, Forbidden, OverQuota, Reject, TenantFacts
 from harness.policy.errors import Conflict, Invalid, TooLarge
 from harness.policy.money import Standing
 from harness.policy.settings import PRIORITIES
@@ -192,7 +192,7 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
             )
             reserved = True
             decision = admission.decide(tenant, most_urgent=checked.most_urgent, count=count, backlog=backlog)
-            if not isinstance(decision, Admit):
+            if isinstance(decision, Reject):
                 raise _refusal(decision, checked)
             run_row = 0
             if checked.run and run_id:

@@ -263,7 +263,7 @@ class _Play:
             id=tenant.id, name=tenant.name, top_priority=tenant.top_priority, backlog_quota=tenant.backlog_quota
         )
         answer = admission.decide(facts, most_urgent=priority, count=count, backlog=tenant.live)
-        if isinstance(answer, admission.Admit):
+        if not isinstance(answer, admission.Reject):
             return True
         self.counts[f"refused_{answer.why}"] += count
         return False

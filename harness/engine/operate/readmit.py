@@ -19,7 +19,7 @@ from harness.engine.operate.tally import Tally
 from harness.kinds import registry
 from harness.kinds.registry import Kind
 from harness.policy import admission, money, redrive, terms
-from harness.policy.admission import Admit, Forbidden, OverQuota, TenantFacts
+from harness.policy.admission import Forbidden, OverQuota, TenantFacts
 from harness.policy.errors import HarnessError, Invalid, NotFound
 from harness.policy.redrive import Already, Go, No
 from harness.store import ended, queries, transitions
@@ -203,8 +203,8 @@ def _signature(facts: Facts, kind: Kind, given: _Input | None) -> str:
 
 
 def _refusal(tenant: TenantFacts, priority: int, count: int, backlog: int) -> HarnessError:
-    decision = admission.decide(tenant, most_urgent=priority, count=count, backlog=backlog)
-    assert not isinstance(decision, Admit)
+    decision = admission.refused(tenant, most_urgent=priority, count=count, backlog=backlog)
+    assert decision is not None
     if decision.why == "priority":
         return Forbidden(decision.message, field="priority")
     return OverQuota(decision.message, retry_after_s=decision.retry_after_s)
