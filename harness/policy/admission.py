@@ -239,7 +239,7 @@ def _by_level(wanted: Sequence[Wanted], level: Level, luck: float) -> Decision:
         if (door == "reject" and wait_s >= WAITS_S) or (door == "limit" and wait_s > most_s):
             return Reject(
                 why="pressure",
-                message=f"pressure is {level.word}, and P{one.priority} would wait some {wait_s:.0f} s: come again later",
+                message=f"pressure is {level.word}, and P{one.priority} would wait some {wait_s:.0f} s: come later",
                 retry_after_s=_again_s(wait_s - target_s, luck),
                 level=level,
                 at=at,
