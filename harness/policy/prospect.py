@@ -1,0 +1,214 @@
+"""From rows to places: what the door predicts waits from, and who of the deferred is let in. Pure.
+
+The leader's side makes a prospect every second and keeps it as one row (engine.doorkeeper); every door reads that row.
+It holds sums over tenants, but of those that have deferred tasks, whom the leader's side lets in one by one.
+
+Invariants: every pool that has a worker is a place, and every resource that is open; what is let in of a tenant is at
+most what it has deferred, and keeps the wait of all that are then in line within the target of their class.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.policy.admission import TARGET_S
+from harness.policy.flow import needs
+from harness.policy.predicted import Crowd, Place, level_of
+from harness.policy.pressure.facts import Held, Limit
+from harness.policy.pressure.measure import PHI_LEAST, S_LEAST
+
+EPSILON = 1e-9
+MEAN_S = 1.0  # that a task holds a slot, where nothing has ended and nothing runs
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Who waits for a place: tasks of one class. `tenant` None: of several tenants that have about as many each."""
+
+    place: str
+    priority: int
+    tenant: int | None
+    tasks: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """Tasks of one (pool, signature, priority) that were accepted lately, a second."""
+
+    pool: str
+    signature: str
+    priority: int
+    a_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Attempts of one (pool, signature) that ended lately, and how long they held their slots in all."""
+
+    pool: str
+    signature: str
+    number: int
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """Tasks that wait to be let in, of one tenant; as many of them as were counted. `first`: the id of the oldest."""
+
+    pool: str
+    priority: int
+    signature: str
+    tenant: int
+    weight: float
+    tasks: int
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What stands at one moment. `service_s`: by kind, the median of lately, or the mean where little has ended."""
+
+    slots: Mapping[str, int]
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    waiting: Sequence[Waits] = ()
+    held: Sequence[Held] = ()
+    came: Sequence[Came] = ()
+    ran: Sequence[Ran] = ()
+    deferred: Sequence[Deferred] = ()
+    service_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Let so many deferred tasks of a tenant into the line, the oldest first."""
+
+    pool: str
+    priority: int
+    signature: str
+    tenant: int
+    tasks: int
+
+
+def of_pool(pool: str) -> str:
+    """Return the name of a pool as a place; a resource may be called the same."""
+    return f"pool {pool}"
+
+
+def of_resource(resource: str) -> str:
+    """Return the name of a resource as a place."""
+    return f"resource {resource}"
+
+
+def of_task(pool: str, signature: str) -> tuple[tuple[str, int], ...]:
+    """Return the places that a task needs, with how much of each.
+
+    >>> of_task("llm", "llm:a=2")
+    (('pool llm', 1), ('resource llm:a', 2))
+    """
+    return ((of_pool(pool), 1), *((of_resource(name), n) for name, n in needs(signature)))
+
+
+def places(facts: Facts) -> dict[str, Place]:
+    """Return the places as they stand."""
+    in_use: dict[str, float] = defaultdict(float)
+    held_s: dict[str, float] = defaultdict(float)
+    ended: dict[str, float] = defaultdict(float)
+    ended_s: dict[str, float] = defaultdict(float)
+    rates: dict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
+    crowds: dict[str, list[list[Crowd]]] = defaultdict(lambda: [[] for _ in range(4)])
+    for held in facts.held:
+        for name, n in of_task(held.pool, held.signature):
+            in_use[name] += n * held.leases
+            held_s[name] += held.leases * held.est_s
+    for ran in facts.ran:
+        for name, _ in of_task(ran.pool, ran.signature):
+            ended[name] += ran.number
+            ended_s[name] += ran.total_s
+    for came in facts.came:
+        for name, n in of_task(came.pool, came.signature):
+            rates[name][came.priority] += n * came.a_second
+    for waits in facts.waiting:
+        crowds[waits.place][waits.priority].append(Crowd(waits.tasks, waits.weight))
+    return {
+        name: Place(
+            slots=slots,
+            in_use=in_use[name],
+            mean_s=_mean_s(ended[name], ended_s[name], in_use[name], held_s[name]),
+            rates=tuple(rates[name]),
+            crowds=tuple([tuple(one) for one in crowds[name]]),
+        )
+        for name, slots in _slots(facts, in_use)
+    }
+
+
+def let_in(facts: Facts, found: Mapping[str, Place]) -> list[Let]:
+    """Return who of the deferred is let in: as many of each tenant as keep the wait within the target of their class.
+
+    Tenants get in up to the same level, each for its weight. Where no worker runs nobody is: their time lets them in.
+    """
+    groups: dict[tuple[str, int, str], list[Deferred]] = defaultdict(list)
+    for one in facts.deferred:
+        groups[one.pool, one.priority, one.signature].append(one)
+    there: dict[tuple[str, int], list[Waits]] = defaultdict(list)
+    for waits in facts.waiting:
+        there[waits.place, waits.priority].append(waits)
+    let: list[Let] = []
+    for (pool, priority, signature), those in sorted(groups.items()):
+        needed = of_task(pool, signature)
+        rooms = [_rooms(one, n, priority, those, found, there) for one, n in needed]
+        for one, *some in zip(those, *rooms, strict=True):
+            tasks = min(one.tasks, *some)
+            if tasks > 0:
+                let.append(Let(pool, priority, signature, one.tenant, tasks))
+                for name, n in needed:  # the next group sees it in line
+                    there[name, priority].append(Waits(name, priority, one.tenant, n * tasks, one.weight))
+    return let
+
+
+def _rooms(
+    name: str,
+    n: int,
+    priority: int,
+    those: Sequence[Deferred],
+    found: Mapping[str, Place],
+    there: Mapping[tuple[str, int], Sequence[Waits]],
+) -> list[int]:
+    """Return how many more of each may be in line at a place."""
+    place = found.get(name)
+    if place is None or place.slots <= 0:
+        return [0] * len(those)
+    has: dict[int, float] = defaultdict(float)
+    crowds = []
+    for waits in there.get((name, priority), ()):
+        if waits.tenant is None:
+            crowds.append(Crowd(waits.tasks, waits.weight))
+        else:
+            has[waits.tenant] += waits.tasks
+    wanting = {one.tenant: Crowd(has[one.tenant] + n * one.tasks, one.weight) for one in those}
+    crowds += [Crowd(tasks, 1.0) for tenant, tasks in has.items() if tenant not in wanting]
+    level = level_of(place, priority, TARGET_S[priority], [*crowds, *wanting.values()])
+    exact = [max(0.0, (min(wanting[one.tenant].tasks, level * one.weight) - has[one.tenant]) / n) for one in those]
+    rooms = [int(one + EPSILON) for one in exact]
+    # What is left by rounding goes to who lacks most of a whole one; of equals to who has waited longest.
+    left = int(sum(exact) + EPSILON) - sum(rooms)
+    for at in sorted(range(len(those)), key=lambda at: (rooms[at] - exact[at], those[at].first))[:left]:
+        rooms[at] += 1
+    return rooms
+
+
+def _slots(facts: Facts, in_use: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for pool, n in facts.slots.items():
+        yield of_pool(pool), float(n)
+    for name, limit in facts.limits.items():
+        if limit.limit > 0:
+            leases = in_use[of_resource(name)]
+            # Rule R2: the share of a task's life that is spent in calls.
+            phi = min(1.0, max(PHI_LEAST, limit.in_use / leases)) if limit.calls and leases else 1.0
+            yield of_resource(name), limit.limit / phi
+
+
+def _mean_s(ended: float, ended_s: float, in_use: float, held_s: float) -> float:
+    if ended:
+        return max(S_LEAST, ended_s / ended)
+    return max(S_LEAST, held_s / in_use) if in_use else MEAN_S
