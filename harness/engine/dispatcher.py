@@ -15,6 +15,7 @@ from typing import Protocol
 import psycopg
 
 from harness.engine import dispatch, follow, readings, reasons, sweep, upkeep
+from harness.engine.doorkeeper import Doorkeeper
 from harness.engine.memory import Memory
 from harness.engine.readings import Readings, Reads
 from harness.engine.schedules import Firing
@@ -180,6 +181,7 @@ class Dispatcher:
     def _sweep(self, epoch: int, over: threading.Event) -> None:
         bell = Doorbell()
         ended = self._readings.permits.ended if self._readings.permits else None
+        doorkeeper = Doorkeeper(self._topology)
         wait_s = sweep.EVERY_S
         while not over.is_set():
             try:
@@ -189,8 +191,9 @@ class Dispatcher:
                         if not leader.holds(connection, epoch):
                             return  # the leading thread is about to find out, too
                         swept = sweep.sweep(connection, epoch=epoch, firing=self._firing, ended=ended)
+                        let_in = doorkeeper.round(connection, epoch=epoch)
                         wait_s = 0.0 if swept.more else sweep.EVERY_S
-                        if swept.woke:
+                        if swept.woke or let_in:
                             bell.ring(connection)
             except psycopg.Error as error:
                 log.warning("sweep_failed", error=str(error).strip())

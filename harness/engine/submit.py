@@ -1,25 +1,28 @@
 """The stage `submit`: requests become rows, or are refused as a whole. Load -> decide -> commit.
 
-    1 check the requests against their kinds, without the database   2 take the idempotency key   3 load the backlog
-    4 decide (policy.admission)   5 insert   6 commit   7 ring the doorbell
+    1 check the requests against their kinds, without the database   2 take the idempotency key   3 load the backlog and
+    what the door sees (engine.doorway)   4 decide (policy.admission)   5 insert   6 commit   7 ring the doorbell
 
-Nothing here talks to the broker. A refusal stores nothing, not even its idempotency key.
+Nothing here talks to the broker or to Redis. A refusal stores nothing, not even its idempotency key; it is counted.
 """
 
 import os
+import random
 import time
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 
+from harness.engine import verdict
+from harness.engine.doorway import Doorway
 from harness.engine.requests import Desk, TaskRequest, by_the_clock
 from harness.kinds import registry
 from harness.policy import admission, money
-from harness.policy.admission import DEFAULT_TTL_S, Forbidden, OverQuota, Reject, TenantFacts
-from harness.policy.errors import Conflict, Invalid, TooLarge
+from harness.policy.admission import DEFAULT_TTL_S, Defer, Overload, Reject, TenantFacts
+from harness.policy.errors import Conflict, Invalid, Refused, TooLarge
 from harness.policy.money import Standing
 from harness.policy.settings import PRIORITIES
 from harness.store import idempotency, queries, transitions
@@ -42,6 +45,7 @@ __all__ = [
     "commit",
     "submit",
     "submit_run",
+    "tell",
 ]
 
 TASKS = "tasks"  # the routes that an idempotency key belongs to
@@ -85,7 +89,8 @@ class Accepted:
 
     `start_by`: when the first of them expires, if any may. Of an existing run the tasks aren't listed
     (`queries.tasks_of_run`), and of what exists start_by isn't known here.
-    `standing`: where the tenant's budget stands, if the work costs.
+    `standing`: where the tenant's budget stands, if the work costs. `deferred`: so many of them get in line later, for
+    this `reason`; `expected_start`: of the first, None: nobody can say.
     """
 
     task_ids: tuple[uuid.UUID, ...]
@@ -93,6 +98,9 @@ class Accepted:
     existing: bool
     start_by: datetime | None = None
     standing: Standing = money.OPEN
+    deferred: int = 0
+    reason: str = ""
+    expected_start: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +117,7 @@ class Door:
     keep_keys_s: float = idempotency.KEEP_S
     backlog: Backlog = field(default_factory=Backlog)
     doorbell: Doorbell = field(default_factory=Doorbell)
+    way: Doorway = field(default_factory=Doorway)
 
 
 def submit(
@@ -172,10 +181,21 @@ def check_run(door: Door, tenant: TenantFacts, run: RunRequest, *, idempotency_k
 
 
 def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Checked, *, actor: str) -> Accepted:
-    """Decide on what was checked, and insert it. Raises: Forbidden, OverQuota, BudgetExceeded, Conflict."""
-    count = len(checked.tasks)
-    if not count:
+    """Decide on what was checked, and insert it.
+
+    Raises: Forbidden, OverQuota, BudgetExceeded, Overload, Conflict, Invalid (a deadline that can't be met at all).
+    """
+    if not checked.tasks:
         return Accepted(task_ids=(), run_id=None, existing=False)
+    try:
+        return _commit(door, connection, tenant, checked, actor=actor)
+    except Refused as error:
+        _count(door, connection, tenant, checked, error)
+        raise
+
+
+def _commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Checked, *, actor: str) -> Accepted:
+    count = len(checked.tasks)
     run_id = uuid.uuid4() if checked.run else None
     reserved = False
     try:
@@ -191,9 +211,23 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
                 connection, tenant.id, count, quota=tenant.backlog_quota, now_s=time.monotonic()
             )
             reserved = True
-            decision = admission.decide(tenant, most_urgent=checked.most_urgent, count=count, backlog=backlog)
+            now_s = time.monotonic()
+            prediction = door.way.predict(connection, tenant.id, tasks, now=server_now, now_s=now_s)
+            decision = admission.decide(
+                tenant,
+                most_urgent=checked.most_urgent,
+                count=count,
+                backlog=backlog,
+                wanted=prediction.wanted,
+                level=prediction.level,
+                luck=random.random(),
+            )
             if isinstance(decision, Reject):
-                raise _refusal(decision, checked)
+                raise verdict.refusal(
+                    decision, prediction, of_run=checked.run is not None, most_urgent_at=checked.most_urgent_at
+                )
+            if isinstance(decision, Defer):
+                tasks = verdict.deferred(tasks, decision, prediction, now=server_now)
             run_row = 0
             if checked.run and run_id:
                 run_row = insert_run(
@@ -210,14 +244,46 @@ def commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
             door.backlog.released(tenant.id, count)
         raise
     door.backlog.committed(tenant.id, count)
+    door.way.let_in(tenant.id, tasks, checked.idempotency_key, now=server_now, now_s=now_s)
+    later = [task for task in tasks if task.deferred is not None]
+    if later:
+        door.way.answered(tenant.id, later, "deferred", "pressure", None, now=server_now, now_s=now_s, demands=False)
     _ring(door, connection)
+    tell(door, connection)
+    starts_s = decision.starts_s if isinstance(decision, Defer) else prediction.wait_s
     return Accepted(
         task_ids=tuple(task.public_id for task in checked.tasks),
         run_id=run_id,
         existing=False,
         start_by=min((task.start_by for task in tasks if task.start_by), default=None),
         standing=standing,
+        deferred=len(later),
+        reason=decision.reason if isinstance(decision, Defer) else "",
+        expected_start=None if starts_s is None else server_now + timedelta(seconds=starts_s),
     )
+
+
+def _count(door: Door, connection: Connection, tenant: TenantFacts, checked: Checked, error: Refused) -> None:
+    """Count a refusal. What a tenant's own limits refuse is no demand on the system: nobody else could do it sooner."""
+    door.way.answered(
+        tenant.id,
+        checked.tasks,
+        error.code,
+        str(error.facts.get("reason", error.code)),
+        checked.idempotency_key,
+        now=datetime.now(UTC),
+        now_s=time.monotonic(),
+        demands=error.code == Overload.code,
+    )
+    tell(door, connection)
+
+
+def tell(door: Door, connection: Connection, *, at_once: bool = False) -> None:
+    """Write down what was refused or deferred; outside a transaction. `at_once`: or a second after the last time."""
+    try:
+        door.way.tell(connection, now_s=time.monotonic(), at_once=at_once)
+    except psycopg.Error as error:  # the answer stands; the next one tells of this one, too
+        log.info("door_untold", reason=str(error).strip())
 
 
 def _standing(connection: Connection, tenant: TenantFacts, checked: Checked) -> Standing:
@@ -311,14 +377,6 @@ def _existing(
     if checked.run:
         return Accepted(task_ids=(), run_id=before.public_id, existing=True)
     return Accepted(task_ids=(before.public_id,), run_id=None, existing=True)
-
-
-def _refusal(decision: Reject, checked: Checked) -> Forbidden | OverQuota:
-    if decision.why == "priority":
-        at = f"{'nodes' if checked.run else 'tasks'}[{checked.most_urgent_at}]."
-        field_name = f"{at if checked.run or len(checked.tasks) > 1 else ''}priority"
-        return Forbidden(f"{field_name}: {decision.message}", field=field_name)
-    return OverQuota(decision.message, field="nodes" if checked.run else None, retry_after_s=decision.retry_after_s)
 
 
 def _is_key(key: str) -> bool:

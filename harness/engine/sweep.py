@@ -14,7 +14,7 @@ from django.conf import settings
 from harness.engine import artifacts, living, schedules
 from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
-from harness.store import housekeeping, money, pauses, sessions, transitions
+from harness.store import door, housekeeping, money, pauses, sessions, transitions
 from harness.store.database import Connection
 from harness.telemetry import logs
 
@@ -111,7 +111,7 @@ def _lose(connection: Connection, ended: AttemptsEnded | None) -> int:
 
 
 def tidy(connection: Connection) -> None:
-    """Make event partitions ahead; forget keys, sessions and pauses that are long over, and artifacts that expired.
+    """Make event partitions ahead; forget keys, sessions, pauses, refusals and artifacts that are long over.
 
     Any number may run it.
     """
@@ -126,4 +126,5 @@ def tidy(connection: Connection) -> None:
         pass
     connection.execute("DELETE FROM worker_session WHERE ended_at < clock_timestamp() - interval '1 day'")
     pauses.forget(connection)
+    door.forget(connection)
     artifacts.tidy(connection)

@@ -127,6 +127,10 @@ def _reasons(task: TaskView, events: Sequence[EventTold], line: InLine) -> list[
                 return [
                     (Reason(Code.POSTPONED, "", {"until_s": until_s} | _said(events, Event.POSTPONE)), postponed.at_s)
                 ]
+            if task.deferred:
+                submitted = next((e for e in events if e.event == Event.SUBMIT), None)
+                reason = None if submitted is None else _of(submitted, "deferred") or None
+                return [(Reason(Code.DEFERRED, "", {"until_s": until_s, "reason": reason}), last_s)]
             return [(Reason(Code.NOT_BEFORE, "", {"until_s": until_s}), last_s)]
 
 
@@ -187,6 +191,7 @@ def _waits(task: TaskView, events: Sequence[EventTold], *, now: datetime) -> tup
             event=event.event,
             to_state=event.to_state,
             from_priority=_priority(event) if event.event == Event.REPRIORITISE else None,
+            deferred=event.event == Event.SUBMIT and bool(_of(event, "deferred")),
         )
         for event in events
     ]

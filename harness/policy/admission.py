@@ -45,6 +45,12 @@ class OverQuota(Refused):
     code = "over_quota"
 
 
+class Overload(Refused):
+    """More is asked for than can be done in time; the same may fit a little later."""
+
+    code = "overload"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFacts:
     """What the door must know of a tenant. `backlog_quota`: most live tasks; `top_priority`: most urgent allowed."""

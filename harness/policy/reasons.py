@@ -41,6 +41,7 @@ class Code(StrEnum):
     UNANSWERED = "unanswered"
     APPROVAL = "approval"
     NOT_BEFORE = "not_before"
+    DEFERRED = "deferred"
     POSTPONED = "postponed"
     RETRY = "retry"
     PAUSED = "paused"
@@ -124,6 +125,12 @@ TABLE: dict[Code, Entry] = {
         label="Not before its time",
         words="Planned for {until}.",
         frees="It gets in line then.",
+    ),
+    Code.DEFERRED: Entry(
+        who=Who.SYSTEM,
+        label="Deferred by admission",
+        words="Deferred by admission[: {reason}].",
+        frees="It gets in line when its predicted wait is within the target of its priority[, or at {until}].",
     ),
     Code.POSTPONED: Entry(
         who=Who.SYSTEM,

@@ -31,12 +31,13 @@ _DECIDED = (Event.APPROVE, Event.DENY)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Happened:
-    """A trace event. `from_priority`: of a reprioritise."""
+    """A trace event. `from_priority`: of a reprioritise; `deferred`: of a submit, by the door."""
 
     at_s: float
     event: str
     to_state: str
     from_priority: int | None = None
+    deferred: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,4 +156,7 @@ def _outside(events: Sequence[Happened], place: int, *, planned: bool) -> Code |
     ripens = planned if following is None else following.event == Event.RIPEN
     if not ripens:
         return None
-    return Code.POSTPONED if events[begin].event == Event.POSTPONE else Code.NOT_BEFORE
+    if events[begin].event == Event.POSTPONE:
+        return Code.POSTPONED
+    # Of a resume nothing tells: what was deferred and then held waits for its time from there on.
+    return Code.DEFERRED if events[begin].deferred else Code.NOT_BEFORE

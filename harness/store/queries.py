@@ -25,6 +25,7 @@ class TaskView:
 
     `schedule`, `scheduled_for`: the schedule that brought it, and its moment. `start_by` is void after the first claim.
     `degraded`: the cheaper form that it runs in, or ran in last; None: whole.
+    `deferred`: by admission, until `not_before` at the latest.
     """
 
     id: int
@@ -55,6 +56,7 @@ class TaskView:
     schedule: uuid.UUID | None
     scheduled_for: datetime | None
     degraded: str | None
+    deferred: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,10 @@ STATUS = {
     "budget_exceeded": 429,
     "over_quota": 429,
     "internal": 500,
+    "overload": 503,
     "unavailable": 503,
 }
-_CODES = {status: code for code, status in STATUS.items() if code not in {"bad_json", "refused"}}
+_CODES = {status: code for code, status in STATUS.items() if code not in {"bad_json", "overload", "refused"}}
 
 log = logs.get(__name__)
 

@@ -103,6 +103,19 @@ def test_signals_are_read_from_the_newest_rows_and_by_flow(stage: Stage, analyse
             assert re.search(r"using (task_pkey|task_head|attempt_pkey)", line), line
 
 
+@pytest.mark.parametrize("analysed", [False, True])
+def test_waits_are_predicted_from_the_newest_rows_and_by_flow(stage: Stage, analysed: bool) -> None:
+    fill(stage, 5000)
+    if analysed:
+        with psycopg.connect(stage.url, autocommit=True) as owner:
+            owner.execute("ANALYZE task; ANALYZE attempt")
+    used = r"(task_pkey|task_head|attempt_pkey|task_not_before|task_deferred)"
+    for name in ("door/look", "door/seen", "transitions/let_in"):
+        for line in plan_of(stage, name).splitlines():
+            if re.search(r"Scan .*on (task|attempt)\b", line):
+                assert re.search(f"(using|on) {used}", line), (name, line)
+
+
 def test_a_tick_reads_no_more_with_many_finished_tasks_than_with_none(stage: Stage) -> None:
     stage.add_session({"db": 4})
     stage.submit(n=50)

@@ -3,6 +3,7 @@
 Hot, set-based and locking statements are named files in sql/. Times are `timestamptz`; `_s` columns are seconds.
 """
 
+from harness.store.models.admission import DoorAnswer, DoorNow
 from harness.store.models.artifacts import Artifact
 from harness.store.models.audit import AuditEntry, AuditFinding
 from harness.store.models.autoscale import AdviceChange, AdviceNow
@@ -41,6 +42,8 @@ __all__ = [
     "ClassCredit",
     "Clock",
     "Document",
+    "DoorAnswer",
+    "DoorNow",
     "Estimate",
     "Flow",
     "Idempotency",

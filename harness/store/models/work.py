@@ -61,7 +61,8 @@ class Task(models.Model):
     """One piece of work. `ready`: the dispatcher may release it now; `release_no`: the fence, +1 at each release.
 
     `token_epoch`: +1 when it is sent again with another input, and its idempotency token with it; `dead_at`: when it
-    became a dead letter; `ready_at`: since when it may run, if not since it was submitted.
+    became a dead letter; `ready_at`: since when it may run, if not since it was submitted; `deferred`: by admission, so
+    it is let in before its not_before when the line is short.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -93,6 +94,7 @@ class Task(models.Model):
     first_claimed_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     token_epoch = models.IntegerField(db_default=0)
+    deferred = models.BooleanField(db_default=False)
     # Made of `state`, so that a claim doesn't change it: an index on it leaves the claim a HOT update.
     dead_at = models.GeneratedField(
         expression=Case(When(state=State.FAILED_TERMINAL.value, then=F("finished_at")), default=None),
@@ -114,6 +116,12 @@ class Task(models.Model):
             models.Index(fields=("run_id", "id"), name="task_of_run", condition=~Q(run_id=0)),
             # Cleared when it is due, so each holds only what the sweep must still look at.
             models.Index(fields=("not_before",), name="task_not_before", condition=Q(not_before__isnull=False)),
+            # Whoever lets a task in clears its not_before, so this holds only what still waits outside.
+            models.Index(
+                fields=("pool", "priority", "signature", "tenant", "id"),
+                name="task_deferred",
+                condition=Q(deferred=True, not_before__isnull=False),
+            ),
             # Left at release, which moves the row in the indexes anyhow; so the claim need not clear start_by.
             models.Index(fields=("start_by",), name="task_start_by", condition=Q(ready=True, start_by__isnull=False)),
             models.Index(fields=("deadline",), name="task_deadline", condition=Q(deadline__isnull=False)),

@@ -15,6 +15,7 @@ class NewTask:
 
     `marks`: None, or JSON text of an object: title, tags, schedule, scheduled_for, terms (policy.terms).
     `degrade`: a cheaper form of it will do under pressure.
+    `deferred`: why the door lets it in later, by not_before at the latest.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class NewTask:
     deadline: datetime | None = None
     marks: str | None = None
     degrade: bool = True
+    deferred: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

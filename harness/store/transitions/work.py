@@ -173,10 +173,10 @@ def hand_back_unclaimed(
 def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
     """A task as JSON. `shared` keeps what is the same in many of a batch: writing it takes longer than all the rest."""
     times = (task.not_before, task.start_by, task.deadline)
-    key = (task.kind, task.version, task.pool, task.priority, task.signature, task.degrade, *times)
+    key = (task.kind, task.version, task.pool, task.priority, task.signature, task.degrade, *times, task.deferred)
     text = shared.get(key)
     if text is None:
-        values = {
+        values: dict[str, object] = {
             "kind": task.kind,
             "version": task.version,
             "pool": task.pool,
@@ -185,7 +185,11 @@ def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
             "not_before": _moment(task.not_before),
             "start_by": _moment(task.start_by),
             "deadline": _moment(task.deadline),
-        } | ({} if task.degrade else {"degrade": False})
+        }
+        if not task.degrade:
+            values["degrade"] = False
+        if task.deferred is not None:
+            values["deferred"] = task.deferred
         text = shared[key] = json.dumps(values)[1:-1]
     marks = "" if task.marks is None else f',"marks":{task.marks}'
     return f'{{"public_id":"{task.public_id}",{text},"input":{task.input}{marks}}}'

@@ -95,6 +95,8 @@ def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool) -> str
     match State(task.state):
         case State.QUEUED if released:
             return "Queued: starting now"
+        case State.QUEUED if task.not_before and task.deferred:
+            return f"Deferred by admission: in line at {_at(task.not_before)} at the latest"
         case State.QUEUED if task.not_before:
             return f"Queued: planned for {_at(task.not_before)}"
         case State.QUEUED:

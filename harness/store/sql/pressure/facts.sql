@@ -3,9 +3,9 @@
 -- Bounded: the newest attempts and tasks by id, `flows` flows, of each at most its even part of `tasks` ready ones.
 -- Returns: one JSON object: slots [pool, n]; waiting [pool, priority, signature, n]; heads [pool, priority, tenant, weight,
 -- age_s of the oldest]; held [pool, signature, leases, mean estimate]; arrived [pool, signature, priority, bin, n] with
--- arrived_s, the span that they cover; ended [pool, priority, tenant, signature, kind, slot_s, verdict, class, age_s] with
+-- arrived_s, the span that they cover (what doors refused counts as well, each idempotency key once); ended [pool, priority, tenant, signature, kind, slot_s, verdict, class, age_s] with
 -- ended_s; busy, the connections in a transaction; waits [name, n, p95_s] of live sessions.
--- Needs: attempt_pkey, task_pkey, flow_pkey, wait_reason_open, task_head; nothing on lease, worker_session, tenant.
+-- Needs: attempt_pkey, task_pkey, flow_pkey, wait_reason_open, task_head, door_answer_at; nothing on lease, worker_session, tenant.
 -- Locks: none. Parameters: own (codes), flows, tasks, attempts, arrivals (most), window_s, arrived_s, bin_s, dead_after_s.
 WITH session AS MATERIALIZED (
     SELECT pools, draining, waits FROM worker_session
@@ -31,6 +31,10 @@ waiting AS MATERIALIZED (
         WHERE t.ready AND t.pool = f.pool AND t.priority = f.priority AND t.tenant_id = f.tenant_id
           AND t.run_id = f.run_id AND t.signature = f.signature ORDER BY t.id LIMIT 1) head
 ),
+refused AS MATERIALIZED (
+    SELECT pool, signature, priority, extract(epoch FROM clock_timestamp() - at)::double precision AS age_s, once
+    FROM door_answer WHERE at >= clock_timestamp() - make_interval(secs => %(arrived_s)s) AND once <> 0
+),
 arrived AS MATERIALIZED (
     SELECT pool, signature, priority, extract(epoch FROM clock_timestamp() - created_at)::double precision AS age_s
     FROM task ORDER BY id DESC LIMIT %(arrivals)s
@@ -53,7 +57,10 @@ SELECT json_build_object(
         SELECT pool, signature, count(*) AS n, avg(n * est_s) AS est_s FROM lease GROUP BY 1, 2) x),
     'arrived', (SELECT coalesce(json_agg(json_build_array(pool, signature, priority, bin, n)), '[]') FROM (
         SELECT pool, signature, priority, floor(greatest(age_s, 0) / %(bin_s)s)::integer AS bin, count(*) AS n
-        FROM arrived WHERE age_s < %(arrived_s)s GROUP BY 1, 2, 3, 4) x),
+        FROM arrived WHERE age_s < %(arrived_s)s GROUP BY 1, 2, 3, 4
+        UNION ALL
+        SELECT pool, signature, priority, floor(greatest(age_s, 0) / %(bin_s)s)::integer, sum(once)
+        FROM refused GROUP BY 1, 2, 3, 4) x),
     'arrived_s', (SELECT CASE WHEN count(*) < %(arrivals)s THEN %(arrived_s)s
                               ELSE least(%(arrived_s)s, greatest(max(age_s), 0)) END FROM arrived),
     'ended', (SELECT coalesce(json_agg(json_build_array(

@@ -5,7 +5,7 @@ SELECT t.id, t.public_id, r.public_id, t.kind, t.version, t.pool, t.priority, t.
        t.first_claimed_at, t.finished_at, m.task_id IS NOT NULL,
        b.output, b.error, b.title, b.tags, b.schedule, b.scheduled_for,
        CASE WHEN m.task_id IS NOT NULL THEN l.degraded
-            ELSE (SELECT degraded FROM attempt WHERE task_id = t.id ORDER BY release_no DESC LIMIT 1) END
+            ELSE (SELECT degraded FROM attempt WHERE task_id = t.id ORDER BY release_no DESC LIMIT 1) END, t.deferred
 FROM task t
 LEFT JOIN task_body b ON b.task_id = t.id
 LEFT JOIN lease_member m ON m.task_id = t.id

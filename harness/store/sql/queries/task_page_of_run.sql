@@ -23,7 +23,7 @@ SELECT bounds.next, f.id, f.public_id, r.public_id, f.kind, f.version, f.pool, f
        f.first_claimed_at, f.finished_at, m.task_id IS NOT NULL,
        NULL::jsonb, b.error, b.title, b.tags, b.schedule, b.scheduled_for,
        CASE WHEN m.task_id IS NOT NULL THEN l.degraded
-            ELSE (SELECT degraded FROM attempt WHERE task_id = f.id ORDER BY release_no DESC LIMIT 1) END
+            ELSE (SELECT degraded FROM attempt WHERE task_id = f.id ORDER BY release_no DESC LIMIT 1) END, f.deferred
 FROM bounds
 LEFT JOIN found f ON true
 LEFT JOIN task_body b ON b.task_id = f.id

@@ -1,9 +1,11 @@
 -- The worker's first statement: take released leases by id and token, each once, and set their tasks running.
--- A task past its start_by or deadline expires instead. start_by is void from here on; the row keeps it until its next
--- change of index entries (settle, lose), so that this update is HOT. The session must still be counted as alive.
+-- A task past its start_by, or with less time to its deadline than half of what its kind takes, expires instead. start_by
+-- is void from here on; the row keeps it until its next change of index entries (settle, lose), so that this update is HOT.
+-- The session must still be counted as alive.
 -- Returns: one row a task, by lease and in order: all that execute needs, whether it expired, the cheaper form to run it
 -- in; no row, no work.
--- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey. Locks: leases by id, then tasks by id.
+-- Needs: lease_pkey, lease_member_of_lease, task_pkey, task_body_pkey; estimate_pkey where there is a deadline. Locks:
+-- leases by id, then tasks by id.
 -- Parameters: leases, tokens (arrays of the same length), session, pid, actor.
 WITH held AS MATERIALIZED (
     SELECT l.id FROM unnest(%(leases)s::bigint[], %(tokens)s::bigint[]) AS q(id, token)
@@ -19,9 +21,11 @@ l AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
     SELECT t.id, m.lease_id, m.ordinal, m.degraded,
-           coalesce(t.start_by < clock_timestamp(), false) OR coalesce(t.deadline < clock_timestamp(), false) AS late
+           coalesce(t.start_by < clock_timestamp(), false) OR CASE WHEN t.deadline IS NOT NULL
+                THEN t.deadline < clock_timestamp() + make_interval(secs => coalesce(
+                     (SELECT mean_s FROM estimate WHERE estimate.kind = t.kind), 0) * 0.5) ELSE false END AS late
     FROM (SELECT m.*, l.degraded FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m CROSS JOIN LATERAL (
-        SELECT id, start_by, deadline FROM task
+        SELECT id, kind, start_by, deadline FROM task
         WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval') FOR UPDATE) t
 ),
 t AS (

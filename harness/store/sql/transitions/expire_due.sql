@@ -1,4 +1,5 @@
--- Tasks past their start_by that never began, or past their deadline and not running, fail as expired.
+-- Tasks past their start_by that never began, or past their deadline and not running, fail as expired; so do those in line
+-- whose deadline comes before half of what their kind takes: dead work is never started (policy.md, R6).
 -- Released ones are left to the claim, which checks the same; a row that somebody has locked, to the next round.
 -- Returns: task id.
 -- Needs: task_start_by, task_deadline. Locks: tasks by id. Parameters: limit, actor.
@@ -6,12 +7,20 @@ WITH due AS MATERIALIZED (
     (SELECT id FROM task WHERE ready AND start_by <= clock_timestamp() ORDER BY start_by LIMIT %(limit)s)
     UNION
     (SELECT id FROM task WHERE deadline <= clock_timestamp() ORDER BY deadline LIMIT %(limit)s)
+    UNION
+    (SELECT t.id FROM task t JOIN estimate e ON e.kind = t.kind
+     WHERE t.deadline <= clock_timestamp() + make_interval(secs => (SELECT coalesce(max(mean_s), 0) FROM estimate) * 0.5)
+       AND t.deadline <= clock_timestamp() + make_interval(secs => e.mean_s * 0.5) AND t.ready
+     ORDER BY t.deadline LIMIT %(limit)s)
 ),
 locked AS MATERIALIZED (
     SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
         SELECT id, state FROM task
         WHERE id = due.id
           AND CASE WHEN state = 'queued' AND first_claimed_at IS NULL AND start_by <= clock_timestamp() THEN true
+                   WHEN state = 'queued' AND ready
+                   THEN coalesce(deadline <= clock_timestamp() + make_interval(secs => coalesce(
+                        (SELECT mean_s FROM estimate WHERE estimate.kind = task.kind), 0) * 0.5), false)
                    WHEN state IN ('queued', 'waiting_approval', 'paused', 'failed_retryable')
                    THEN coalesce(deadline <= clock_timestamp(), false) ELSE false END
           -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again

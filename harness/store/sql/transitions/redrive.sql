@@ -19,7 +19,8 @@ t AS (
         state = 'queued', ready = true, ready_at = clock_timestamp(), holds = '{}', want = NULL, single = false,
         version = locked.version, pool = locked.pool, signature = locked.signature,
         attempts_used = 0, lost_starts = 0, postponements = 0,
-        not_before = NULL, start_by = locked.start_by, deadline = NULL, first_claimed_at = NULL, finished_at = NULL,
+        not_before = NULL, deferred = false, start_by = locked.start_by, deadline = NULL, first_claimed_at = NULL,
+        finished_at = NULL,
         token_epoch = token_epoch + CASE WHEN locked.changed THEN 1 ELSE 0 END,
         event_no = event_no + 1
     FROM locked WHERE task.id = locked.id

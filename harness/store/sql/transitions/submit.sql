@@ -1,4 +1,5 @@
 -- Insert tasks of one tenant and run, in the order given, each with its body, its trace event and (if ready) its flow.
+-- `deferred` (null for most): by the door, until not_before at the latest; why, which the trace keeps.
 -- `marks` (null for most): title, tags, schedule, scheduled_for, and the terms under which the task is found.
 -- Returns: task id, public id. Needs: no index. Locks: nothing but the new rows.
 -- Parameters: rows (jsonb array), tenant, run, parent, actor.
@@ -7,14 +8,15 @@ WITH r AS MATERIALIZED (
     FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
         public_id uuid, kind text, version integer, pool text, priority smallint, signature text,
         not_before timestamptz, start_by timestamptz, deadline timestamptz, degrade boolean,
-        input jsonb, marks jsonb)
+        input jsonb, marks jsonb, deferred text)
 ),
 t AS (
     INSERT INTO task (id, public_id, tenant_id, run_id, parent_id, kind, version, pool, priority, signature,
-                      state, ready, not_before, start_by, deadline, degrade)
+                      state, ready, not_before, start_by, deadline, degrade, deferred)
     SELECT id, public_id, %(tenant)s, %(run)s, %(parent)s, kind, version, pool, priority, signature,
            'queued', coalesce(not_before <= now(), true),
-           CASE WHEN not_before > now() THEN not_before END, start_by, deadline, coalesce(degrade, true)
+           CASE WHEN not_before > now() THEN not_before END, start_by, deadline, coalesce(degrade, true),
+           coalesce(deferred IS NOT NULL AND not_before > now(), false)
     FROM r
     RETURNING id, public_id, pool, priority, signature, ready
 ),
@@ -31,8 +33,10 @@ w AS (
     WHERE r.marks IS NOT NULL
 ),
 e AS (
-    INSERT INTO event (task_id, tenant_id, seq, event, to_state, actor)
-    SELECT id, %(tenant)s, 1, 'submit', 'queued', %(actor)s FROM r
+    INSERT INTO event (task_id, tenant_id, seq, event, to_state, actor, data)
+    SELECT id, %(tenant)s, 1, 'submit', 'queued', %(actor)s,
+           CASE WHEN deferred IS NOT NULL THEN jsonb_build_object('deferred', deferred) END
+    FROM r
 ),
 f AS (
     INSERT INTO flow (pool, priority, tenant_id, run_id, signature)

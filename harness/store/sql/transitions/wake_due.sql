@@ -12,13 +12,14 @@ locked AS MATERIALIZED (
           AND state IN ('queued', 'failed_retryable', 'paused') FOR UPDATE SKIP LOCKED) t
 ),
 t AS (
-    UPDATE task SET state = 'queued', ready = true, ready_at = clock_timestamp(), not_before = NULL, event_no = event_no + 1
+    UPDATE task SET state = 'queued', ready = true, ready_at = clock_timestamp(), not_before = NULL, deferred = false,
+                    event_no = event_no + 1
     FROM locked WHERE task.id = locked.id AND locked.state <> 'paused'
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no,
               locked.state AS from_state
 ),
 held AS (
-    UPDATE task SET not_before = NULL FROM locked WHERE task.id = locked.id AND locked.state = 'paused'
+    UPDATE task SET not_before = NULL, deferred = false FROM locked WHERE task.id = locked.id AND locked.state = 'paused'
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor)
