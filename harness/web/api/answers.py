@@ -101,6 +101,7 @@ def task_made(task: TaskView, *, existing: bool) -> TaskMade:
         task_id=task.public_id,
         state=task.state,
         ready=task.ready,
+        admission="deferred" if _deferred_until(task) else "accepted",
         priority=task.priority,
         start_by=_start_by(task),
         existing=existing,
@@ -197,7 +198,8 @@ def _members(task: TaskView) -> dict[str, Any]:
         "postponements": task.postponements,
         "degraded": task.degraded,
         "created_at": utc(task.created_at),
-        "not_before": utc(task.not_before),
+        "not_before": None if task.deferred else utc(task.not_before),
+        "deferred_until": _deferred_until(task),
         "start_by": _start_by(task),
         "deadline": utc(task.deadline),
         "first_claimed_at": utc(task.first_claimed_at),
@@ -205,6 +207,10 @@ def _members(task: TaskView) -> dict[str, Any]:
         "error": _error(task.error),
         "links": task_links(task.public_id),
     }
+
+
+def _deferred_until(task: TaskView) -> datetime | None:
+    return utc(task.not_before) if task.deferred else None
 
 
 def _start_by(task: TaskView) -> datetime | None:

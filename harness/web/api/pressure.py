@@ -1,4 +1,7 @@
-"""How much pressure there is: the level and since when. Nothing of what it is measured from, and nobody's figures."""
+"""How much pressure there is: the level and since when, and what was refused of the caller's own.
+
+Nothing of what the level is measured from, and nobody else's figures.
+"""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -7,16 +10,30 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 from pydantic import BaseModel, Field
 
+from harness.engine import submit
 from harness.policy.pressure import Level
-from harness.store import pressure
+from harness.store import door, pressure, queries
 from harness.store.database import Connection
 from harness.store.pressure import STALE_S
 from harness.web.api import answers
-from harness.web.api.auth import READ
+from harness.web.api.auth import READ, caller_of
 from harness.web.api.schemas import Problem
 from harness.web.service import service
 
 router = Router(tags=["pressure"])
+
+REFUSED_MINUTES = 10
+REFUSED_MOST = 200
+
+
+class RefusedOut(BaseModel):
+    """Tasks of yours that were answered alike within a minute."""
+
+    minute: datetime
+    priority: int
+    code: str = Field(description="deferred, or that of the error: overload, over_quota, budget_exceeded, forbidden")
+    reason: str = Field(description="pressure, deadline, start_by, or the code again")
+    tasks: int
 
 
 class PressureOut(BaseModel):
@@ -26,6 +43,7 @@ class PressureOut(BaseModel):
     since: datetime | None = Field(description="null: nobody has evaluated it yet")
     seen_at: datetime | None = Field(description="when it was last evaluated; every 5 s as a rule")
     stale: bool = Field(description="it was last evaluated more than 30 s ago")
+    refused: list[RefusedOut] = Field(description="your tasks that were refused or deferred in the last 10 minutes")
 
 
 @router.get("", auth=READ, response={200: PressureOut, (401, 403, 503): Problem}, summary="Read the level of pressure")
@@ -33,19 +51,38 @@ async def read(request: HttpRequest) -> HttpResponse:
     """Read how much pressure there is now."""
     answers.only(request)
     serving = service()
-    return await serving.on_thread(lambda: serving.with_connection(_look))
+    caller = caller_of(request)
+
+    def look(connection: Connection) -> HttpResponse:
+        submit.tell(serving.door, connection, at_once=True)
+        with queries.as_tenant(connection, caller.tenant.id):
+            refused = door.told(connection, minutes=REFUSED_MINUTES, most=REFUSED_MOST)
+        told = [
+            RefusedOut(
+                minute=answers.utc(one.minute),
+                priority=one.priority,
+                code=one.code,
+                reason=one.reason,
+                tasks=one.tasks,
+            )
+            for one in refused
+        ]
+        return _look(connection, told)
+
+    return await serving.on_thread(lambda: serving.with_connection(look))
 
 
-def _look(connection: Connection) -> HttpResponse:
+def _look(connection: Connection, refused: list[RefusedOut]) -> HttpResponse:
     found = pressure.now(connection)
     if found is None:
-        return answers.answer(PressureOut(level="normal", since=None, seen_at=None, stale=True))
+        return answers.answer(PressureOut(level="normal", since=None, seen_at=None, stale=True, refused=refused))
     return answers.answer(
         PressureOut(
             level=_word(found.level),
             since=datetime.fromtimestamp(found.since_s, UTC),
             seen_at=datetime.fromtimestamp(found.seen_s, UTC),
             stale=found.now_s - found.seen_s > STALE_S,
+            refused=refused,
         )
     )
 

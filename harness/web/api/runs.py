@@ -49,6 +49,10 @@ async def create(request: HttpRequest) -> HttpResponse:
             made = RunMade.model_construct(  # ids need no second look, and there may be 10,000
                 run_id=accepted.run_id,
                 size=len(task_ids),
+                admission="deferred" if accepted.deferred else "accepted",
+                deferred=accepted.deferred,
+                reason=accepted.reason or None,
+                expected_start=answers.utc(accepted.expected_start),
                 start_by=answers.utc(start_by),
                 existing=accepted.existing,
                 budget=costs.budget_out(accepted.standing),

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
 
@@ -75,7 +75,14 @@ class TaskMade(BaseModel):
 
     task_id: uuid.UUID
     state: str
-    ready: bool = Field(description="false: it waits for not_before, or it has left the line")
+    ready: bool = Field(description="false: it waits for not_before, is deferred, or has left the line")
+    admission: Literal["accepted", "deferred"] = Field(
+        default="accepted", description="deferred: taken, and it gets in line later: pressure is high, its line is long"
+    )
+    reason: str | None = Field(default=None, description="why it is deferred")
+    expected_start: AwareDatetime | None = Field(
+        default=None, description="predicted from the line as it is; null: nobody can say"
+    )
     priority: int
     start_by: AwareDatetime | None = Field(description="it expires if it hasn't started by then")
     existing: bool
@@ -88,6 +95,14 @@ class RunMade(BaseModel):
 
     run_id: uuid.UUID
     size: int
+    admission: Literal["accepted", "deferred"] = Field(
+        default="accepted", description="deferred: taken, and tasks of it get in line later"
+    )
+    deferred: int = Field(default=0, description="how many of its tasks get in line later")
+    reason: str | None = Field(default=None, description="why they are deferred")
+    expected_start: AwareDatetime | None = Field(
+        default=None, description="of its first task, predicted from the line as it is; null: nobody can say"
+    )
     start_by: AwareDatetime | None = Field(description="the first of its tasks expires if it hasn't started by then")
     existing: bool
     budget: BudgetOut | None = Field(default=None, description="the tenant's budget, when it is near its end")
@@ -132,6 +147,9 @@ class TaskOut(BaseModel):
     )
     created_at: AwareDatetime
     not_before: AwareDatetime | None
+    deferred_until: AwareDatetime | None = Field(
+        description="deferred by admission: it gets in line when its predicted wait is short enough, or then"
+    )
     start_by: AwareDatetime | None
     deadline: AwareDatetime | None
     first_claimed_at: AwareDatetime | None

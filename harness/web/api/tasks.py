@@ -67,7 +67,10 @@ async def create(request: HttpRequest) -> HttpResponse:
             made = TaskMade(
                 task_id=task_id,
                 state=State.QUEUED,
-                ready=one.not_before is None or one.not_before <= datetime.now(UTC),
+                ready=not accepted.deferred and (one.not_before is None or one.not_before <= datetime.now(UTC)),
+                admission="deferred" if accepted.deferred else "accepted",
+                reason=accepted.reason or None,
+                expected_start=answers.utc(accepted.expected_start),
                 priority=admission.default_priority(caller.tenant) if one.priority is None else one.priority,
                 start_by=answers.utc(accepted.start_by),
                 existing=False,
