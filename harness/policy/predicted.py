@@ -3,7 +3,8 @@
 A place is where work happens in so many slots: a pool, or a resource as wide as its limit over phi (policy.pressure
 says which). A task waits for the worst of its places. Of its class it waits behind what fair service puts before it:
 for each other tenant no more than that tenant's weight allows, so a tenant with little waits little, whatever others
-have sent. Of a single tenant this is B_p / mu_p of R6.
+have sent. And behind what waits in more urgent classes, unless the floor of its own class brings it sooner. Of a single
+tenant, with nothing more urgent in line, this is B_p / mu_p of R6.
 
 Invariants: a wait never falls when anything more waits, in its class or a more urgent one; it is at least the tick; the
 wait of a tenant's next task is at most that of the whole class before it.
@@ -65,18 +66,27 @@ class Own:
     cap: int | None = None
 
 
+def floor(place: Place, priority: int) -> float:
+    """Return the tasks a second that a class has for certain, whatever else waits."""
+    return SHARES[priority] * place.a_second
+
+
+def rest(place: Place, priority: int) -> float:
+    """Return the tasks a second that more urgent arrivals and the floors of who is less urgent leave to a class."""
+    whole = place.a_second
+    lanes = sum(SHARES[q] * whole for q in range(priority + 1, 4) if place.crowds[q])
+    return whole - sum(place.rates[:priority]) - lanes
+
+
 def pace(place: Place, priority: int) -> float:
-    """Return the tasks a second that a class gets at a place, at the least (mu_p of rule R6).
+    """Return the tasks a second that a class gets at a place (mu_p of rule R6), with nothing more urgent in line.
 
     >>> round(pace(Place(slots=10, in_use=10, mean_s=1.0), 2), 2)
     10.0
     >>> round(pace(Place(slots=10, in_use=10, mean_s=1.0, rates=(0, 9, 0, 0)), 2), 2)
     1.5
     """
-    whole = place.a_second
-    urgent = sum(place.rates[:priority])
-    lanes = sum(SHARES[q] * whole for q in range(priority + 1, 4) if place.crowds[q])
-    return max(SHARES[priority] * whole, whole - urgent - lanes)
+    return max(floor(place, priority), rest(place, priority))
 
 
 def before(place: Place, priority: int, own: Own) -> float:
@@ -103,10 +113,13 @@ def wait_s(place: Place, priority: int, own: Own) -> float | None:
             return WAIT_MOST_S
         capped_s = (own.in_flight + own.ahead + 1 - own.cap) * place.mean_s / own.cap
     ahead = before(place, priority, own)
-    more_urgent = sum(place.waiting(q) for q in range(priority))
-    if not more_urgent and place.in_use + ahead + 1 <= place.slots:
+    urgent = sum(place.waiting(q) for q in range(priority))
+    if not urgent and place.in_use + ahead + 1 <= place.slots:
         return min(WAIT_MOST_S, TICK_S + capped_s)
-    shared_s = 1.0 / place.a_second + ahead / pace(place, priority)
+    shared_s = (ahead + 1.0) / floor(place, priority)
+    left = rest(place, priority)
+    if left > 0:
+        shared_s = min(shared_s, (urgent + ahead + 1.0) / left)
     return min(WAIT_MOST_S, TICK_S + max(capped_s, shared_s))
 
 
@@ -132,8 +145,10 @@ def level_of(place: Place, priority: int, within_s: float, crowds: Sequence[Crow
     if place.slots <= 0:
         return 0.0
     # Where slots are free nobody waits, however long a task holds one.
-    idle = place.slots - place.in_use - sum(place.waiting(q) for q in range(priority))
-    tasks = max(0.0, idle, (within_s - TICK_S - 1.0 / place.a_second) * pace(place, priority))
+    urgent = sum(place.waiting(q) for q in range(priority))
+    idle = place.slots - place.in_use - urgent
+    by_floor = (within_s - TICK_S) * floor(place, priority) - 1.0
+    tasks = max(0.0, idle, by_floor, (within_s - TICK_S) * rest(place, priority) - urgent - 1.0)
     # Water runs in: by how much it rises with each task depends on who still has some left.
     steps = sorted((crowd.tasks / crowd.weight, crowd.weight) for crowd in crowds if crowd.tasks > 0)
     weight = sum(one for _, one in steps)

@@ -207,4 +207,5 @@ def test_expiry_looks_at_ready_late_tasks_only_however_many_wait(stage: Stage) -
             + sql.load("transitions/expire_due").replace("%(limit)s", "$1").replace("%(actor)s", "$2")
         ).fetchall()
     )
-    assert "task_start_by" in plan and "task_deadline" in plan and "Seq Scan" not in plan and "task_head" not in plan
+    assert "task_start_by" in plan and "task_deadline" in plan and "task_head" not in plan
+    assert "Seq Scan" not in plan.replace("Seq Scan on estimate", "")  # a row a kind

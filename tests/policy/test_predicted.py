@@ -76,7 +76,15 @@ def test_alone_it_is_the_class_before_it_over_its_pace() -> None:
         crowds=((), (), (Crowd(100, 1.0),), (Crowd(9, 1.0),)),
     )
     pace = 10.0 - 5.0 - 0.05 * 10.0  # R6: what comes more urgent, and the floor of what is less urgent and waits
-    assert _wait_s(place, 2, Own(ahead=100)) == pytest.approx(0.25 + 0.1 + 100 / pace)
+    urgent = Place(slots=50, in_use=50, mean_s=5.0, rates=place.rates, crowds=((), (Crowd(9, 1.0),), *place.crowds[2:]))
+    assert predicted.pace(place, 2) == pytest.approx(pace)
+    assert _wait_s(place, 2, Own(ahead=100)) == pytest.approx(0.25 + 101 / pace)
+    assert _wait_s(urgent, 2, Own(ahead=100)) == pytest.approx(0.25 + 110 / pace)
+
+
+def test_behind_endless_urgent_work_a_task_waits_for_the_floor_of_its_class() -> None:
+    place = Place(slots=50, in_use=50, mean_s=5.0, rates=(0, 0, 12.0, 0), crowds=((), (), (Crowd(5000, 1.0),), ()))
+    assert _wait_s(place, 3, Own()) == pytest.approx(0.25 + 1 / 0.5)
 
 
 def test_a_class_keeps_its_floor_under_endless_more_urgent_work() -> None:
@@ -101,7 +109,9 @@ def test_who_stays_under_the_level_waits_no_longer_than_asked(
     level = predicted.level_of(place, priority, within_s, wanting)
     let_in = tuple([Crowd(min(one.tasks, level * one.weight), one.weight) for one in wanting])
     tasks = sum(one.tasks for one in let_in)
-    shared_s = TICK_S + 1 / place.a_second + tasks / predicted.pace(place, priority)
+    urgent, rest = sum(place.waiting(q) for q in range(priority)), predicted.rest(place, priority)
+    by_floor_s = (tasks + 1) / predicted.floor(place, priority)
+    shared_s = TICK_S + (min(by_floor_s, (urgent + tasks + 1) / rest) if rest > 0 else by_floor_s)
     assert tasks <= max(0.0, place.slots - place.in_use) + 1e-6 or shared_s <= within_s * (1 + 1e-6) + 1e-6
 
 

@@ -16,12 +16,12 @@ def read(api: Api) -> Any:
 
 
 def test_a_tenant_reads_the_level_since_when_and_whether_it_is_evaluated(api: Api, stage_beside: Stage) -> None:
-    assert read(api) == {"level": "normal", "since": None, "seen_at": None, "stale": True}
+    assert read(api) == {"level": "normal", "since": None, "seen_at": None, "stale": True, "refused": []}
     judge(stage_beside)
     fail(stage_beside, 20, of=100)
     assert judge(stage_beside, 2).level is Level.HIGH
     found = read(api)
-    assert found.keys() == {"level", "since", "seen_at", "stale"}
+    assert found.keys() == {"level", "since", "seen_at", "stale", "refused"}
     assert (found["level"], found["stale"]) == ("high", False)
     assert datetime.now(UTC) - datetime.fromisoformat(found["since"]) < timedelta(seconds=30)
     later(stage_beside, 60.0)

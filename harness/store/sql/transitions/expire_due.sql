@@ -8,10 +8,12 @@ WITH due AS MATERIALIZED (
     UNION
     (SELECT id FROM task WHERE deadline <= clock_timestamp() ORDER BY deadline LIMIT %(limit)s)
     UNION
-    (SELECT t.id FROM task t JOIN estimate e ON e.kind = t.kind
-     WHERE t.deadline <= clock_timestamp() + make_interval(secs => (SELECT coalesce(max(mean_s), 0) FROM estimate) * 0.5)
-       AND t.deadline <= clock_timestamp() + make_interval(secs => e.mean_s * 0.5) AND t.ready
-     ORDER BY t.deadline LIMIT %(limit)s)
+    -- The nearest deadlines alone: what is further ahead comes nearer, and the claim looks again.
+    (SELECT t.id FROM (
+        SELECT id, kind, deadline FROM task
+        WHERE ready AND deadline <= statement_timestamp() + make_interval(secs => (SELECT max(mean_s) FROM estimate) * 0.5)
+        ORDER BY deadline LIMIT %(limit)s * 4) t
+     JOIN estimate e ON e.kind = t.kind WHERE t.deadline <= clock_timestamp() + make_interval(secs => e.mean_s * 0.5))
 ),
 locked AS MATERIALIZED (
     SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
