@@ -101,6 +101,15 @@ REGISTERED = (
     ),
     Entry(models.UsageDay, "Tenants", "bar_chart", ("day", "tenant", "attempts", "tokens", "unpriced_tokens", "usd")),
     Entry(models.Pause, "Control", "pause_circle", PauseAdmin),
+    Entry(
+        models.DoorAnswer,
+        "Control",
+        "door_front",
+        ("at", "tenant", "pool", "priority", "signature", "code", "reason", "tasks"),
+        None,
+        exact=("code", "reason"),
+        plural="refused at the door",
+    ),
     Entry(models.LevelChange, "Control", "speed", LevelChangeAdmin, plural="changes of the level"),
     Entry(
         models.AuditEntry,

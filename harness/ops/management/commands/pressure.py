@@ -1,4 +1,4 @@
-"""`manage.py pressure [--history] [--json]`: the level, each signal with its thresholds, and the changes."""
+"""`manage.py pressure [--history | --refused] [--json]`: the level, each signal, its changes, what doors refused."""
 
 import json
 from collections.abc import Mapping
@@ -12,11 +12,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from harness.ops.operators import table, told
 from harness.policy.holds import PRESSURE
 from harness.policy.pressure import Reading, Signal
-from harness.store import pauses, pressure
+from harness.store import door, pauses, pressure
 from harness.store.database import connect
 from harness.store.pressure import STALE_S, Standing, Turned
 
 SHOWN = 20
+MINUTES, MINUTES_MOST = 15, 1_440
 SCORES = ("", "elevated", "high", "critical")
 
 
@@ -29,6 +30,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         parser.add_argument("--history", action="store_true", help="the newest changes of the level instead")
+        parser.add_argument("--refused", action="store_true", help="what doors refused or deferred instead")
+        parser.add_argument("--minutes", type=int, default=MINUTES, help=f"of --refused: so many ({MINUTES})")
         parser.add_argument("--most", type=int, default=SHOWN, help=f"so many changes at most ({SHOWN})")
         parser.add_argument("--json", action="store_true", help="as JSON alone")
 
@@ -36,11 +39,19 @@ class Command(BaseCommand):
         """Show it. Raises: CommandError."""
         if not 1 <= options["most"] <= 10_000:
             raise CommandError("--most: must be from 1 to 10,000")
+        if not 1 <= options["minutes"] <= MINUTES_MOST:
+            raise CommandError(f"--minutes: must be from 1 to {MINUTES_MOST:,}; older ones are dropped")
         with told(), connect(settings.DATABASE_URL, "staff", application_name="harness-pressure") as connection:
             if options["history"]:
                 changes = pressure.changes(connection, most=options["most"])
                 self.stdout.write(
                     json.dumps([_change(one) for one in changes], indent=1) if options["json"] else _told(changes)
+                )
+                return
+            if options["refused"]:
+                refused = door.told(connection, minutes=options["minutes"], most=10_000)
+                self.stdout.write(
+                    json.dumps([_answered(one) for one in refused], indent=1) if options["json"] else _refused(refused)
                 )
                 return
             found, readings = pressure.now(connection), pressure.readings(connection)
@@ -117,6 +128,25 @@ def _change(one: Turned) -> Mapping[str, object]:
         "signals": {name: {"value": seen.value, "score": seen.score} for name, seen in one.signals.items()},
         "done": one.done,
     }
+
+
+def _answered(one: door.Told) -> Mapping[str, object]:
+    return {
+        "minute": one.minute.astimezone(UTC).isoformat(),
+        "priority": one.priority,
+        "code": one.code,
+        "reason": one.reason,
+        "tasks": one.tasks,
+    }
+
+
+def _refused(answers: list[door.Told]) -> str:
+    if not answers:
+        return "no door has refused or deferred anything"
+    rows = [
+        (_utc(one.minute.timestamp()), f"P{one.priority}", one.code, one.reason, f"{one.tasks:,}") for one in answers
+    ]
+    return table(("minute (UTC)", "priority", "code", "reason", "tasks"), rows)
 
 
 def _told(changes: list[Turned]) -> str:
