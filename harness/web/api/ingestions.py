@@ -2,7 +2,8 @@
 
 import uuid
 from collections.abc import Mapping
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Literal
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -52,6 +53,10 @@ class IngestionMade(BaseModel):
     run_id: uuid.UUID
     size: int
     existing: bool
+    admission: Literal["accepted", "deferred"] = Field(description="deferred: taken, and tasks of it get in line later")
+    deferred: int = Field(description="how many of its tasks get in line later")
+    reason: str | None = Field(description="why they are deferred")
+    expected_start: datetime | None = Field(description="of its first task; null: nobody can say")
     left_out: list[LeftOut]
     left_out_count: int
     links: Mapping[str, str]
@@ -94,6 +99,10 @@ async def create(request: HttpRequest) -> HttpResponse:
                 run_id=accepted.run_id,
                 size=size,
                 existing=accepted.existing,
+                admission="deferred" if accepted.deferred else "accepted",
+                deferred=accepted.deferred,
+                reason=accepted.reason or None,
+                expected_start=answers.utc(accepted.expected_start),
                 left_out=[LeftOut(name=name, reason=reason) for name, reason in planned.left_out[:LEFT_OUT_TOLD]],
                 left_out_count=len(planned.left_out),
                 links=_links(accepted.run_id),
