@@ -102,6 +102,7 @@ def parse(
         breakers=tuple(sections.breaker(one, resources) for one in top.tables("breakers")),
         losses=tuple(sections.loss(one, pools) for one in top.tables("losses")),
         pressure=top.flag("pressure", default=False),
+        foresee_s=top.number("foresee_s", 0.0),
         said=tuple(sections.said(one, duration_s) for one in top.tables("readings")),
         phases=sections.phases(top.tables("phases"), duration_s),
         dispatcher=sections.dispatcher(top.table("dispatcher", {})),

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.policy.lifecycle import Event
 from harness.policy.pressure import Level
+from harness.sim.foresight import figures as _borne
 from harness.sim.meter import Use, quantile
 from harness.sim.run import COST_EVERY, Played, play
 from harness.sim.scenario import Expect, Scenario
@@ -69,6 +70,7 @@ def simulate(scenario: Scenario, *, seed: int | None = None, alike: bool = False
         "phases": _phases(cells),
         "starvation": _starvation(cells),
         "pressure": _pressure(cells),
+        "eta": _eta(cells, scenario.measure.from_s),
         "caps_exceeded": sum(_exceeded(cell) for cell in cells),
         "cost": _cost(cells),
     }
@@ -105,6 +107,12 @@ def _pressure(cells: Sequence[Played]) -> Tree:
             for at_s, change in found[0].changes
         ],
     }
+
+
+def _eta(cells: Sequence[Played], from_s: float) -> Tree:
+    """How forecasts were borne out that were made since `from_s`, where any were: of all cells together."""
+    found = [one for cell in cells if cell.foresight for one in cell.foresight.made.values() if one.at_s >= from_s]
+    return dict(_borne(found)) if found else {}
 
 
 def find(figures: Mapping[str, Any], path: str) -> float | None:

@@ -18,6 +18,7 @@ from harness.policy.pressure import EVERY_S, Change
 from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
 from harness.sim import permits, replay, workload
 from harness.sim.clock import Clock
+from harness.sim.foresight import Foresight
 from harness.sim.ledger import Reading, between
 from harness.sim.meter import FEW_TENANTS, Meter
 from harness.sim.plans import FIRST_COME, PLANS
@@ -54,6 +55,7 @@ class Played:
     phases: dict[str, Reading]
     pressure: Pressure | None = None
     track: Track | None = None
+    foresight: Foresight | None = None
 
 
 def play(scenario: Scenario, *, seed: int, cell: int = 0, alike: bool = False, tracked: bool = False) -> Played:
@@ -109,11 +111,13 @@ class _Play:
             kinds=scenario.kinds,
             wake=self._wake,
             sweep_s=scenario.dispatcher.sweep_s,
+            began=self._began,
             ended=self._ended,
         )
         self.pressure = Pressure(self.world, scenario.said, self._level_changed) if scenario.pressure else None
         self.tasks_dice: Random | None = None
         self.track: Track | None = None
+        self.foresight = self._foresight(dice) if scenario.foresee_s else None
         self._ticked_s = -1.0
         self._tick_planned = False
         self._first_s: float | None = None
@@ -141,7 +145,7 @@ class _Play:
         first_s = self._first_s or 0.0
         last_s = max(first_s, self.workers.last_s)
         played = Played(world, meter, self.counts, self.cost, clock.now_s, first_s, last_s, self._phases)
-        played.pressure, played.track = self.pressure, self.track
+        played.pressure, played.track, played.foresight = self.pressure, self.track, self.foresight
         return played
 
     def _plan_ahead(self) -> None:
@@ -178,6 +182,8 @@ class _Play:
             clock.beat(EVERY_S, self._evaluate)
         if self.track:
             clock.beat(self.track.every_s, self._take)
+        if scenario.foresee_s:
+            clock.beat(scenario.foresee_s, self._foresee)
 
     def _share(self, n: int) -> int:
         """This cell's part of n; all parts together are n."""
@@ -227,12 +233,16 @@ class _Play:
             drawn = [draw(kinds[number % len(kinds)], self.tasks_dice) for number in range(work.batch)]
         if self._admitted(tenant, work.priority, work.batch):
             run = self.world.add_run(tenant, work.fanout_cap) if work.as_run else None
+            tasks = []
             for number in range(work.batch):
                 kind = kinds[number % len(kinds)]
                 task = self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
                 task.drawn = drawn[number] if drawn else None
+                tasks.append(task)
                 if self.pressure:
                     self.pressure.recent.came(task, self.clock.now_s)
+            if self.foresight:
+                self.foresight.came(tasks, self.clock.now_s)
             self._came(work.batch)
         self._next_arrival()
 
@@ -325,10 +335,32 @@ class _Play:
     def _ended(self, task: Task, slot_s: float, event: Event, error: ErrorClass | None) -> None:
         if self.pressure:
             self.pressure.recent.ended(task, slot_s, event, error, self.clock.now_s)
+        if self.foresight:
+            self.foresight.ended(task, slot_s, event)
 
     def _level_changed(self, change: Change) -> None:
         self.counts[f"level_{change.after.word}"] += 1
         self._wake()
+
+    # -- forecasts
+
+    def _foresight(self, dice: Random) -> Foresight:
+        quotas = [
+            (tenant.id, *quota)
+            for group, tenants in self.groups.items()
+            for tenant in tenants
+            for quota in self.scenario.tenants[group].quotas
+        ]
+        return Foresight(self.world, Random(dice.getrandbits(64)), list(self.scenario.kinds.values()), quotas)
+
+    def _foresee(self, _: None) -> None:
+        assert self.foresight is not None
+        self.foresight.look()
+        self.clock.beat(self.scenario.foresee_s, self._foresee)
+
+    def _began(self, task: Task) -> None:
+        if self.foresight:
+            self.foresight.started(task, self.clock.now_s)
 
     # -- what changes
 

@@ -205,6 +205,7 @@ class Scenario:
     losses: tuple[Loss, ...] = ()
     pressure: bool = False  # signals are measured, and the level acts
     said: tuple[Said, ...] = ()
+    foresee_s: float = 0.0  # a pass of forecasts comes so often, and is held against what came; 0: none does
     phases: tuple[Phase, ...] = ()
     dispatcher: Dispatcher = field(default_factory=Dispatcher)
     measure: Measure

@@ -25,6 +25,8 @@ def render(figures: Tree) -> str:
     ]
     if figures["resources"]:
         parts.append(_uses("resource", figures["resources"]))
+    if figures["eta"].get("n"):
+        parts.append(_eta(figures["eta"]))
     longest = figures["starvation"]["longest_wait_s"]
     parts.append(f"longest wait {longest:,.1f} s; caps exceeded: {figures['caps_exceeded']}")
     if "by_cell" in figures:
@@ -66,6 +68,13 @@ def _waits(waits: Tree) -> str:
         for which, w in of.items()
     ]
     return _table(("wait of", "class", "n", "mean", "p50", "p95", "p99", "max"), rows)
+
+
+def _eta(eta: Tree) -> str:
+    return (
+        f"forecasts: {eta['n']:,}; P50 covered {eta['p50_covers']:.1%} and P90 {eta['p90_covers']:.1%} of what came; "
+        f"median P90/P50 {eta['spread']:.2f}; pinball loss {eta['pinball_ratio']:.2f} of that of backlog over rate"
+    )
 
 
 def _classes(classes: Tree) -> str:

@@ -28,7 +28,7 @@ Ending = tuple[Lease, Task, float, ErrorClass | None]  # slot-seconds, and how t
 class Workers:
     """All pools' workers. `wake`: called when a slot is free or a task ready. `sweep_s`: how often the sweep looks.
 
-    `ended`: told of each attempt that ended by itself.
+    `began`: told of each attempt's begin; `ended`: of each attempt that ended by itself.
     """
 
     def __init__(
@@ -42,12 +42,13 @@ class Workers:
         kinds: Mapping[str, Kind],
         wake: Callable[[], None],
         sweep_s: float,
+        began: Callable[[Task], None] | None = None,
         ended: Callable[[Task, float, Event, ErrorClass | None], None] | None = None,
     ) -> None:
         self.last_s = 0.0  # when the last task ended
         self._world, self._clock, self._meter, self._dice, self._counts = world, clock, meter, dice, counts
         self._kinds, self._wake, self._sweep_s = kinds, wake, sweep_s
-        self._ended = ended
+        self._began, self._ended = began, ended
         self._live = dict(world.slots)
         self._busy = dict.fromkeys(world.slots, 0)
         self._unclaimed: dict[str, deque[Lease]] = {pool: deque() for pool in world.slots}
@@ -76,6 +77,8 @@ class Workers:
     def _begin(self, lease: Lease) -> None:
         task = lease.members[0]
         self._meter.started(task)
+        if self._began:
+            self._began(task)
         recorded = replay.attempt(task)
         if recorded is not None:
             slot_s, error = recorded.slot_s, None
