@@ -99,7 +99,7 @@ class Readings:
         self.live = {name: old if (old := self.live.get(name)) == one else one for name, one in live.items()}
         kept = resources.kept(connection)
         if self.permits is not None and not self._last:
-            self._last.update(_as_kept(self.live, kept))
+            self._last.update(as_kept(self.live, kept))
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::double precision").fetchone()
         assert row is not None
         self._rows_s, self._epoch_s = now_s, row[0]
@@ -147,7 +147,7 @@ def run(
                 told(readings.look(None))
 
 
-def _as_kept(live: Mapping[str, Live], kept: Mapping[str, ResourceNow]) -> dict[str, Reading]:
+def as_kept(live: Mapping[str, Live], kept: Mapping[str, ResourceNow]) -> dict[str, Reading]:
     """Return what was kept as readings: what is known of resources when nothing was ever read."""
     found: dict[str, Reading] = {}
     for name, one in kept.items():

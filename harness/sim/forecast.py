@@ -52,6 +52,16 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Behind:
+    """`n` more tasks of a flow, younger than those told: nobody asks when they start, but others wait behind them."""
+
+    whose: Whose
+    kind: str
+    n: int
+    since_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
     """A lease. `members`: (task, kind) still to end, in order, `n` there were; `claimed_s`: None, not claimed yet."""
 
@@ -90,6 +100,7 @@ class Picture:
     slots: Mapping[str, int]
     kinds: Sequence[KindFacts]
     waiting: Sequence[Waiting]
+    behind: Sequence[Behind] = ()
     held: Sequence[Held] = ()
     capacities: Mapping[str, int] = field(default_factory=dict)
     quotas: Sequence[tuple[int, str, str, int]] = ()
@@ -155,6 +166,7 @@ class _Replay:
     def _begin(self) -> None:
         picture, world = self.picture, self.world
         whose = [one.whose for one in picture.waiting]
+        whose += [one.whose for one in picture.behind]
         whose += [one.whose for one in picture.held]
         whose += [one.whose for one in picture.streams]
         for number in sorted({one.tenant for one in whose}):
@@ -199,10 +211,14 @@ class _Replay:
             flow = world.flows[task.pool].find((task.priority, task.tenant.id, one.whose.run, task.signature))
             assert flow is not None  # the task was just put there
             world.lines[task.pool].add(flow.facts, one.since_s)
+        for more in picture.behind:
+            world.now_s = more.since_s
+            for _ in range(more.n):
+                self.world.ripen(self._task(None, more.kind, more.whose))
         for held in picture.held:
             self._hold(held, [made[task] for task, _ in held.members])
 
-    def _task(self, number: int, kind: str, whose: Whose) -> Task:
+    def _task(self, number: int | None, kind: str, whose: Whose) -> Task:
         task = self.world.submit(
             self.tenants[whose.tenant],
             self.runs.get(whose.run),
@@ -212,7 +228,8 @@ class _Replay:
             whose.signature,
             ready=False,
         )
-        self.real[task.id] = number
+        if number is not None:
+            self.real[task.id] = number
         return task
 
     def _hold(self, held: Held, members: list[Task]) -> None:
@@ -280,8 +297,9 @@ class _Replay:
         share, after_s = self.picture.again.get(task.kind, (0.0, 0.0))
         again_s = after_s if share and self.dice.random() < share else None
         number = self.real.get(task.id)
-        if number is not None and again_s is None:
-            self.found.ends_s[number] = self.clock.now_s + left_s - self.picture.now_s
+        if number is not None:  # of one that comes back as if it found a slot then
+            more_s = 0.0 if again_s is None else again_s + self._draw(task.kind)
+            self.found.ends_s[number] = self.clock.now_s + left_s + more_s - self.picture.now_s
         self.clock.at(self.clock.now_s + left_s, self._end, (lease, task, again_s))
 
     def _end(self, ending: tuple[Lease, Task, float | None]) -> None:

@@ -36,6 +36,22 @@ def tidy() -> Any:
         return sweep.tidy(connection)
 
 
+@shared_task(name="harness.foresee", ignore_result=True, max_retries=0)
+def foresee() -> None:
+    """Tell what is expected of what waits and runs. While it doesn't run the last forecasts stand, and get old."""
+    from random import Random
+
+    from django.conf import settings
+
+    from harness.engine import foresee as stage
+    from harness.kinds import registry
+    from harness.store.database import connect
+
+    registry.discover(*settings.HARNESS_TASK_PACKAGES)
+    with connect(settings.DATABASE_URL, "engine", application_name="harness-foresee") as connection:
+        stage.foresee(connection, settings.HARNESS_TOPOLOGY, Random())
+
+
 @shared_task(name="harness.observe", ignore_result=True, max_retries=0)
 def observe() -> None:
     """Keep how resources stand, and evaluate the pressure. While it doesn't run the last hold, and that is told."""

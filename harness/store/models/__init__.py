@@ -8,6 +8,7 @@ from harness.store.models.artifacts import Artifact
 from harness.store.models.audit import AuditEntry, AuditFinding
 from harness.store.models.autoscale import AdviceChange, AdviceNow
 from harness.store.models.documents import Chunk, Document
+from harness.store.models.forecasts import Forecast, ForecastBorne, ForecastPass, RunForecast
 from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Pause
 from harness.store.models.people import Person, SentForm
@@ -46,6 +47,9 @@ __all__ = [
     "DoorNow",
     "Estimate",
     "Flow",
+    "Forecast",
+    "ForecastBorne",
+    "ForecastPass",
     "Idempotency",
     "Leader",
     "Lease",
@@ -60,6 +64,7 @@ __all__ = [
     "Quota",
     "ResourceState",
     "Run",
+    "RunForecast",
     "Schedule",
     "SentForm",
     "Step",
