@@ -4,9 +4,10 @@ A number is shown only while passes are made and what it was made for is still s
 or that nobody has looked at for STALE_S, is withheld, and the reason says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import Any
 
 from harness.policy.eta import Trust
 from harness.policy.lifecycle import TERMINAL, State
@@ -26,6 +27,12 @@ WORDS = {
     STALE: "No forecast has been made for a minute: is beat running, and a worker of the pool system?",
     NONE: "No forecast has been made yet: is beat running, and a worker of the pool system?",
 }
+TRUST = {
+    Trust.LEARNING: "too few have been borne out yet to say",
+    Trust.GOOD: "they are borne out as they should be",
+    Trust.WIDENED: "too many came later than said, so ranges are wider",
+    Trust.WITHDRAWN: "most came later than said, so none is shown",
+}
 # What holds a task that isn't in line, where nobody knows for how long.
 HELD = {
     State.PAUSED: (Code.HELD, "It is paused, or waits for its children: see why."),
@@ -44,7 +51,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Foreseen:
-    """The answer. `reason`: why a range is missing, with its words; `moved`: what let it jump; `at`: when it was made."""
+    """The answer. `reason`: why there is no range, in `words`; `moved`: what let it jump; `at`: when it was made."""
 
     position: int | None = None
     start: Span | None = None
@@ -76,7 +83,7 @@ def of_run(connection: Connection, run: RunView) -> Foreseen | None:
         return _without(missing or NONE, made)
     found = forecasts.of_run(connection, run.id)
     if found is None:
-        return _without(SOON if run.created_at > made.at else FAR, made)
+        return _without(SOON if made.looked_at >= made.waiting or run.created_at > made.at else FAR, made)
     if found.end_p50 is None:
         return _without(found.reason, made)
     return Foreseen(
@@ -93,7 +100,7 @@ def _of_task(task: TaskView, found: Expected | None, made: Pass | None) -> Fores
         code, words = HELD[state]
         return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
     if found is None:
-        return _without(SOON if task.created_at > made.at - timedelta(seconds=1) else FAR, made)
+        return _without(SOON if made.looked_at >= made.waiting or task.created_at > made.at else FAR, made)
     begun = state is State.RUNNING or task.released
     start = None if begun or found.start_p50 is None else Span(found.start_p50, found.start_p90)
     end = None if found.end_p50 is None else Span(found.end_p50, found.end_p90)
@@ -128,12 +135,19 @@ def _without(reason: str, made: Pass | None, found: Expected | None = None) -> F
     )
 
 
-def trusted(made: Pass) -> Mapping[str, object]:
-    """Return the figures of how forecasts are borne out, with what is made of them."""
-    words = {
-        Trust.LEARNING: "too few have been borne out yet to say",
-        Trust.GOOD: "they are borne out as they should be",
-        Trust.WIDENED: "too many came later than said, so ranges are wider",
-        Trust.WITHDRAWN: "most came later than said, so none is shown",
+def published(made: Pass | None) -> dict[str, Any]:
+    """Return when the last forecasts were made and how earlier ones were borne out; None: there was no pass yet."""
+    trust = made.trust if made else Trust.LEARNING
+    found = made.calibration if made else {}
+    return {
+        "trust": trust,
+        "words": TRUST[trust],
+        "at": made.at if made else None,
+        "age_s": max(0.0, made.age_s) if made else None,
+        "stale": _missing(made) is not None,
+        "took_s": made.took_s if made else None,
+        "waiting": made.waiting if made else None,
+        "looked_at": made.looked_at if made else None,
+        "n": found.get("n", 0),
+        **{name: found.get(name) for name in ("p50_covers", "p90_covers", "spread", "pinball_s", "pinball_ratio")},
     }
-    return {**made.calibration, "trust": made.trust, "words": words[made.trust]}

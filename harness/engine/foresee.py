@@ -30,7 +30,7 @@ BUDGET_S = 0.6  # seconds of a core for the replays of one pass; a beat brings o
 GIVE_UP_S = 4.0
 MOST_FIRST, MOST_LEAST, MOST = 150, 20, 1000  # tasks that a pass looks at
 HORIZON_S = 24 * 3600.0  # who doesn't start by then is in nobody's sight
-STARTS_FOR_EACH, STARTS_LEAST = 3, 500  # of one replay, for each task that it is asked about
+STEPS_FOR_EACH, STEPS_LEAST = 6, 600  # starts and arrivals of one replay, for each task that it is asked about
 FAR, WITHDRAWN = "far", "withdrawn"  # reasons beside those of policy.reasons
 OF_RUN = -1  # places of runs in what was shown: below zero, where no task has one
 
@@ -132,13 +132,13 @@ def _range(p50_s: float | None, p90_s: float | None) -> Range:
 def _play(seen: Seen, dice: Random, began_s: float) -> list[Replayed] | None:
     """Replay; None: it took too long."""
     waiting = len(seen.picture.waiting)
-    starts_most = STARTS_FOR_EACH * waiting + STARTS_LEAST
+    steps_most = STEPS_FOR_EACH * waiting + STEPS_LEAST
     played: list[Replayed] = []
     while len(played) < eta.REPLAYS:
         if time.thread_time() - began_s > GIVE_UP_S:
             return None
         of_this = Random(dice.getrandbits(64))
-        played.append(replay(seen.picture, of_this, horizon_s=HORIZON_S, starts_most=starts_most))
+        played.append(replay(seen.picture, of_this, horizon_s=HORIZON_S, steps_most=steps_most))
     return played
 
 

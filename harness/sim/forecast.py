@@ -2,8 +2,8 @@
 
 Whoever asks brings a Picture, of the tables or of a simulated world, and the dice; the same both give the same answer.
 What is known of times and of what comes is a sample, so each replay goes by a sample of that: of few, nobody knows the
-mean. A replay ends when all that waits has started, at `horizon_s`, or after `starts_most`: it costs what it may cost.
-What has not started by then is in nobody's sight, and has no value.
+mean. A replay ends when all that waits has started, at `horizon_s`, or after `steps_most` starts and arrivals: it costs
+what it may cost. What has not started by then is in nobody's sight, and has no value.
 """
 
 from bisect import bisect_right
@@ -126,17 +126,20 @@ class Replayed:
     cut: bool = False
 
 
-def replay(picture: Picture, dice: Random, *, horizon_s: float, starts_most: int) -> Replayed:
+def replay(picture: Picture, dice: Random, *, horizon_s: float, steps_most: int) -> Replayed:
     """Play once from here on."""
-    return _Replay(picture, dice, horizon_s, starts_most).run()
+    return _Replay(picture, dice, horizon_s, steps_most).run()
 
 
 class _Replay:
-    def __init__(self, picture: Picture, dice: Random, horizon_s: float, starts_most: int) -> None:
+    def __init__(self, picture: Picture, dice: Random, horizon_s: float, steps_most: int) -> None:
         self.picture, self.dice = picture, dice
-        self.until_s, self.starts_left = picture.now_s + horizon_s, starts_most
+        self.until_s, self.steps_left = picture.now_s + horizon_s, steps_most
         self.services = {kind: self._sampled(known) for kind, known in picture.services.items() if known}
-        self.rates = [self._rate(stream) for stream in picture.streams]
+        self.streams = [
+            one for one in picture.streams if one.rate_per_s > 0 and picture.slots.get(one.whose.pool, 0) > 0
+        ]
+        self.rates = [self._rate(stream) for stream in self.streams]
         self.clock = Clock()
         self.clock.now_s = picture.now_s
         self.found = Replayed()
@@ -153,7 +156,7 @@ class _Replay:
         clock, world = self.clock, self.world
         self._wake()
         while self.left and (next_s := clock.next_s()) is not None:
-            if next_s > self.until_s or self.starts_left <= 0:
+            if next_s > self.until_s or self.steps_left <= 0:
                 self.found.cut = True
                 break
             act, what = clock.pop()
@@ -185,9 +188,8 @@ class _Replay:
             line.load(picture.clocks.get(pool, ()), picture.credits.get(pool, ()))
         self._put_in_line()
         world.now_s = picture.now_s
-        for number, rate_per_s in enumerate(self.rates):
-            if rate_per_s > 0:
-                self._comes_next(number)
+        for number in range(len(self.streams)):
+            self._comes_next(number)
 
     def _put_in_line(self) -> None:
         """Tasks are older the lower their number, so all are made in the order of their real ones."""
@@ -283,7 +285,7 @@ class _Replay:
 
     def _start(self, lease: Lease) -> None:
         task = lease.members[0]
-        self.starts_left -= 1
+        self.steps_left -= 1
         slot_s = self._draw(task.kind)
         number = self.real.get(task.id)
         if number in self.left:
@@ -328,10 +330,11 @@ class _Replay:
         self.clock.at(self.clock.now_s + after_s, self._come, number)
 
     def _come(self, number: int) -> None:
-        stream = self.picture.streams[number]
+        stream = self.streams[number]
         whose, tenant = stream.whose, self.tenants[stream.whose.tenant]
         run = self.world.add_run(tenant, stream.fanout_cap, number=self._new_run()) if stream.as_run else None
         for _ in range(self.dice.choice(stream.sizes)):
+            self.steps_left -= 1
             self.world.submit(tenant, run, stream.kind, whose.pool, whose.priority, whose.signature)
         self._comes_next(number)
         self._wake()

@@ -21,7 +21,7 @@ RATES_S = 3600.0  # so far back go the rates of what comes
 RATES_LEAST_S = 60.0  # no rate is of less: one batch a second ago is no stream
 SERVICES = 300  # last attempts of a kind
 HORIZON_S = 4 * 3600.0
-STARTS_MOST = 5000  # of one replay
+STEPS_MOST = 10_000  # starts and arrivals of one replay
 SPREAD_LEAST_S = 0.001  # a P50 below it counts as this in P90 / P50
 
 
@@ -95,7 +95,7 @@ class Foresight:
         if not waiting:
             return
         played = [
-            replay(picture, Random(self.dice.getrandbits(64)), horizon_s=HORIZON_S, starts_most=STARTS_MOST)
+            replay(picture, Random(self.dice.getrandbits(64)), horizon_s=HORIZON_S, steps_most=STEPS_MOST)
             for _ in range(eta.REPLAYS)
         ]
         plain = self._plain(waiting, now_s)

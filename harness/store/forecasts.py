@@ -192,7 +192,11 @@ def keep(
 
 def look_at_less(connection: Connection, *, most: int) -> None:
     """Note that a pass was given up: the next one looks at so many tasks."""
-    connection.execute("UPDATE forecast_pass SET most = %s WHERE id = 1", (most,))
+    connection.execute(
+        "INSERT INTO forecast_pass (id, at, took_s, waiting, looked_at, most, trust, calibration, under) "
+        "VALUES (1, 'epoch', 0, 0, 0, %s, %s, '{}', '{}') ON CONFLICT (id) DO UPDATE SET most = excluded.most",
+        (most, str(Trust.LEARNING)),
+    )
 
 
 def of_tasks(connection: Connection, tasks: Sequence[int]) -> dict[int, Expected]:

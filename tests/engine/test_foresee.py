@@ -187,7 +187,9 @@ def test_the_first_forecast_is_held_against_the_first_start(stage: Stage) -> Non
         (cancelled,),
     )
     make_pass(stage)
-    rows = dict(stage.connection.execute("SELECT task_id, actual_s FROM forecast_borne").fetchall())
+    rows: dict[int, float | None] = dict(
+        stage.connection.execute("SELECT task_id, actual_s FROM forecast_borne").fetchall()
+    )
     assert rows.keys() == {began, waits}
     assert rows[began] == pytest.approx(30.0, abs=5.0) and rows[waits] is None
 

@@ -32,8 +32,8 @@ def picture(**more: object) -> Picture:
     return replace(usual, **more)  # type: ignore[arg-type]  # by name, as each test says
 
 
-def starts(one: Picture, *, seed: int = 1, horizon_s: float = 1000.0, starts_most: int = 1000) -> dict[int, float]:
-    return replay(one, Random(seed), horizon_s=horizon_s, starts_most=starts_most).starts_s
+def starts(one: Picture, *, seed: int = 1, horizon_s: float = 1000.0, steps_most: int = 1000) -> dict[int, float]:
+    return replay(one, Random(seed), horizon_s=horizon_s, steps_most=steps_most).starts_s
 
 
 def test_tasks_start_one_after_the_other_behind_what_runs() -> None:
@@ -48,7 +48,7 @@ def test_tasks_start_one_after_the_other_behind_what_runs() -> None:
         released_s=93.0,
         claimed_s=94.0,
     )
-    found = replay(picture(held=[running]), Random(1), horizon_s=1000.0, starts_most=1000)
+    found = replay(picture(held=[running]), Random(1), horizon_s=1000.0, steps_most=1000)
     assert list(found.starts_s) == [10, 11, 12, 13, 14]
     assert [found.starts_s[task] for task in (10, 11, 14)] == pytest.approx([4.0, 14.0, 44.0], abs=0.2)
     assert found.ends_s[5] == pytest.approx(4.0) and found.ends_s[14] == pytest.approx(54.0, abs=0.2)
@@ -87,8 +87,8 @@ def test_what_is_paused_has_no_start_and_what_waits_for_its_time_has_a_later_one
 
 
 def test_a_replay_costs_no_more_than_it_is_allowed_to() -> None:
-    for horizon_s, starts_most in ((1000.0, 2), (15.0, 1000)):
-        found = replay(picture(), Random(1), horizon_s=horizon_s, starts_most=starts_most)
+    for horizon_s, steps_most in ((1000.0, 2), (15.0, 1000)):
+        found = replay(picture(), Random(1), horizon_s=horizon_s, steps_most=steps_most)
         assert found.cut and len(found.starts_s) == 2
 
 

@@ -10,12 +10,14 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
 from harness.engine import operate
+from harness.engine.expect import Foreseen
 from harness.policy import holds
 from harness.policy.errors import Invalid
 from harness.policy.lifecycle import LIVE
 from harness.store.queries import EventView, RunView, TaskView
 from harness.store.steps import SoFar
 from harness.web.api.costs import UsedOut
+from harness.web.api.eta_schemas import eta_out
 from harness.web.api.schemas import BulkOut, ErrorOut, EventOut, RunOut, TaskMade, TaskOut, TaskWhole
 from harness.web.api.step_schemas import StepsSoFar
 
@@ -109,15 +111,15 @@ def task_made(task: TaskView, *, existing: bool) -> TaskMade:
     )
 
 
-def task_out(task: TaskView) -> TaskOut:
+def task_out(task: TaskView, eta: Foreseen | None) -> TaskOut:
     """Return a task without its result."""
-    return TaskOut(**_members(task))
+    return TaskOut(**_members(task), eta=eta_out(eta))
 
 
-def task_whole(task: TaskView, used: UsedOut, so_far: SoFar) -> TaskWhole:
+def task_whole(task: TaskView, used: UsedOut, so_far: SoFar, eta: Foreseen | None) -> TaskWhole:
     """Return a task with its result, what it has used, and how far it has come."""
     steps = StepsSoFar(finished=so_far.finished, begun=so_far.begun, current=so_far.current) if so_far.begun else None
-    return TaskWhole(**_members(task), result=task.output, **used.model_dump(), steps=steps)
+    return TaskWhole(**_members(task), eta=eta_out(eta), result=task.output, **used.model_dump(), steps=steps)
 
 
 def event_out(event: EventView) -> EventOut:
@@ -136,7 +138,7 @@ def event_out(event: EventView) -> EventOut:
     )
 
 
-def run_out(run: RunView) -> RunOut:
+def run_out(run: RunView, eta: Foreseen | None) -> RunOut:
     """Return a run."""
     return RunOut(
         run_id=run.public_id,
@@ -147,6 +149,7 @@ def run_out(run: RunView) -> RunOut:
         created_at=utc(run.created_at),
         states=run.states,
         finished=not LIVE.intersection(run.states),
+        eta=eta_out(eta),
         links=run_links(run.public_id),
     )
 

@@ -10,6 +10,7 @@ from harness.web import problems
 from harness.web.api import (
     artifacts,
     bulk,
+    forecasts,
     ingestions,
     kinds,
     letters,
@@ -42,6 +43,7 @@ api.add_router("/v1/tasks", letters.verb)
 api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)
 api.add_router("/v1/pressure", pressure.router)
+api.add_router("/v1/forecasts", forecasts.router)
 api.add_router("/v1/runs", runs.router)
 api.add_router("/v1/runs", bulk.of_runs)
 api.add_router("/v1/kinds", kinds.router)

@@ -8,7 +8,7 @@ from typing import Annotated
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from harness.engine import letters, operate
+from harness.engine import expect, letters, operate
 from harness.engine.letters import Wanted
 from harness.engine.operate import KEEP, Forecast, Tally
 from harness.policy.errors import Invalid, NotFound
@@ -200,9 +200,11 @@ async def redrive_one(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
                 outcome, anew = done.outcome, done.anew
             with queries.as_tenant(connection, caller.tenant.id):
                 task = queries.task(connection, task_id)
+                eta = expect.of_tasks(connection, [task]).get(task.id) if task else None
             if task is None:
                 raise NotFound(f"there is no task {task_id}")
-            return answers.answer(Redriven(outcome=outcome, anew=anew, preview=preview, task=answers.task_out(task)))
+            told = answers.task_out(task, eta)
+            return answers.answer(Redriven(outcome=outcome, anew=anew, preview=preview, task=told))
 
         return serving.with_connection(send)
 

@@ -5,7 +5,7 @@ import uuid
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from harness.engine import submit
+from harness.engine import expect, submit
 from harness.policy.errors import NotFound
 from harness.store import queries
 from harness.store.database import Connection
@@ -75,8 +75,9 @@ async def read(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
             run = queries.run(connection, run_id)
+            eta = None if run is None else expect.of_run(connection, run)
         if run is None:
             raise NotFound(f"there is no run {run_id}")
-        return answers.answer(answers.run_out(run))
+        return answers.answer(answers.run_out(run, eta))
 
     return await serving.on_thread(lambda: serving.with_connection(look))

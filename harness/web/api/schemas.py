@@ -11,6 +11,7 @@ from harness.engine.submit import NAME_MAX_CHARS
 from harness.policy.lifecycle import State
 from harness.policy.terms import TAG_MAX_CHARS, TAGS_MAX, TITLE_MAX_CHARS
 from harness.web.api.costs import BudgetOut
+from harness.web.api.eta_schemas import EtaOut
 from harness.web.api.step_schemas import StepsSoFar
 
 NAME = r"^[\w.:-]{1,200}$"  # of a kind or pool to look for
@@ -155,6 +156,7 @@ class TaskOut(BaseModel):
     first_claimed_at: AwareDatetime | None
     finished_at: AwareDatetime | None
     error: ErrorOut | None
+    eta: EtaOut | None = Field(default=None, description="expected start and end; null: it has ended")
     links: Mapping[str, str]
 
 
@@ -270,6 +272,7 @@ class RunOut(BaseModel):
     created_at: AwareDatetime
     states: Mapping[str, int]
     finished: bool = Field(description="no task of it is live any more")
+    eta: EtaOut | None = Field(default=None, description="when its last task should end; null: it has")
     links: Mapping[str, str]
 
 

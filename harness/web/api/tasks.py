@@ -8,7 +8,7 @@ from typing import Annotated
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from harness.engine import submit
+from harness.engine import expect, submit
 from harness.policy import admission, terms
 from harness.policy.errors import NotFound
 from harness.policy.lifecycle import State
@@ -127,7 +127,8 @@ async def list_tasks(
                 before=before,
                 most=limit,
             )
-        items = [answers.task_out(task) for task in found]
+            etas = expect.of_tasks(connection, found)
+        items = [answers.task_out(task, etas.get(task.id)) for task in found]
         return answers.answer(TaskPage(items=items, next=None if following is None else answers.cursor(following)))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
@@ -146,7 +147,8 @@ async def read(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
             task = _found(connection, task_id)
             used = costs.of_task(connection, task)
             so_far = steps.so_far(connection, task.id)
-            return answers.answer(answers.task_whole(task, used, so_far))
+            eta = expect.of_tasks(connection, [task]).get(task.id)
+            return answers.answer(answers.task_whole(task, used, so_far, eta))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from harness.engine import operate
+from harness.engine import expect, operate
 from harness.policy.errors import NotFound
 from harness.store import queries
 from harness.store.database import Connection
@@ -60,9 +60,10 @@ def _route(name: str, model: type[ReasonIn] | type[PriorityIn]) -> None:
                 )
                 with queries.as_tenant(connection, caller.tenant.id):
                     task = queries.task(connection, task_id)
+                    eta = expect.of_tasks(connection, [task]).get(task.id) if task else None
                 if task is None:
                     raise NotFound(f"there is no task {task_id}")
-                acted = Acted(outcome=done.outcome, task=answers.task_out(task))
+                acted = Acted(outcome=done.outcome, task=answers.task_out(task, eta))
                 return answers.answer(acted, 202 if done.outcome == "wished" else 200)
 
             return serving.with_connection(do)

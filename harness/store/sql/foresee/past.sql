@@ -2,7 +2,8 @@
 -- Returns: one JSON object: held [pool, via, priority, tenant, run, signature, lane, est_s of each, cost, n, released, claimed
 -- (epoch s), zombie, [[task, kind, whether this is its first start] in order]], took [kind, [seconds, sorted], share of
 -- attempts that come back], came [pool, priority, tenant, signature, kind, fan-out cap, whether as a run, [sizes of batches]]
--- with came_s, the span that they cover, and led: whether a dispatcher leads, or did 5 s ago; rates [pool, starts a second].
+-- (single tasks of one second are one batch) with came_s, the span in which they came (not shorter than workers have been there),
+-- and led: whether a dispatcher leads, or did 5 s ago; rates [pool, starts a second].
 -- Needs: lease_member_of_lease, task_pkey, attempt_pkey, run_pkey. Locks: none.
 -- Parameters: attempts, services (of a kind, most), arrivals, streams (most), span_s, rate_s.
 WITH newest AS MATERIALIZED (
@@ -20,7 +21,7 @@ batches AS MATERIALIZED (
     SELECT f.pool, f.priority, f.tenant_id, f.signature, f.kind, f.run_id <> 0 AS as_run, r.fanout_cap, count(*) AS size
     FROM fresh f LEFT JOIN run r ON f.run_id <> 0 AND r.id = f.run_id
     WHERE f.created_at > clock_timestamp() - make_interval(secs => %(span_s)s)
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, f.run_id, CASE WHEN f.run_id = 0 THEN f.created_at END
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, f.run_id, CASE WHEN f.run_id = 0 THEN date_trunc('second', f.created_at) END
 )
 SELECT json_build_object(
     'held', (SELECT coalesce(json_agg(json_build_array(
@@ -40,5 +41,9 @@ SELECT json_build_object(
                  pool, priority, tenant_id, signature, kind, fanout_cap, as_run, sizes)), '[]') FROM (
         SELECT pool, priority, tenant_id, signature, kind, fanout_cap, as_run, json_agg(size) AS sizes
         FROM batches GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY count(*) DESC LIMIT %(streams)s) x),
-    'came_s', (SELECT least(%(span_s)s, greatest(0, date_part('epoch', clock_timestamp() - min(created_at)))) FROM fresh),
+    'came_s', (SELECT CASE WHEN count(*) < %(arrivals)s
+                           THEN least(%(span_s)s, greatest(0, date_part('epoch', clock_timestamp() - least(min(created_at), (
+                               SELECT min(started_at) FROM worker_session WHERE ended_at IS NULL)))))
+                           ELSE least(%(span_s)s, greatest(0, date_part('epoch', clock_timestamp() - min(created_at)))) END
+               FROM fresh),
     'led', coalesce((SELECT until > clock_timestamp() - interval '5 s' FROM leader WHERE id = 1), false))
