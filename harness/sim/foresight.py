@@ -14,7 +14,8 @@ from harness.policy.eta import Borne, Calibration, Range
 from harness.policy.known import KindFacts
 from harness.policy.lifecycle import Event
 from harness.sim.forecast import Held, Picture, Stream, Waiting, Whose, replay
-from harness.sim.rows import Task
+from harness.sim.rows import Task, Tenant
+from harness.sim.scenario import Scenario
 from harness.sim.world import World
 
 RATES_S = 3600.0  # so far back go the rates of what comes
@@ -51,14 +52,13 @@ class Foresight:
     _came: deque[tuple[float, Whose, str, int, bool, int | None]] = field(default_factory=deque)
     _took: dict[str, deque[float]] = field(default_factory=dict)
     _starts: deque[tuple[float, str]] = field(default_factory=deque)
-    _started: dict[int, float] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)  # of forecasts, the oldest first
 
     # -- what happens
 
-    def came(self, tasks: list[Task], now_s: float) -> None:
+    def came(self, tasks: list[Task]) -> None:
         """A batch was submitted."""
-        first = tasks[0]
+        first, now_s = tasks[0], self.world.now_s
         self.began_s = now_s if self.began_s is None else self.began_s
         kinds = Counter(task.kind for task in tasks)
         for kind, number in kinds.items():
@@ -66,13 +66,13 @@ class Foresight:
             cap = first.run.fanout_cap if first.run else None
             self._came.append((now_s, whose, kind, number, first.run is not None, cap))
 
-    def started(self, task: Task, now_s: float) -> None:
+    def started(self, task: Task) -> None:
         """A task started."""
+        now_s = self.world.now_s
         self._starts.append((now_s, task.pool))
         made = self.made.get(task.id)
         if made is not None and made.actual_s is None:
             made.actual_s = now_s - made.at_s
-        self._started.setdefault(task.id, now_s)
 
     def ended(self, task: Task, slot_s: float, event: Event) -> None:
         """An attempt ended."""
@@ -192,6 +192,17 @@ class Foresight:
             ahead[task.pool] += 1
             found[task.id] = ahead[task.pool] * span_s / max(1, rates[task.pool])
         return found
+
+
+def of(scenario: Scenario, world: World, groups: Mapping[str, Sequence[Tenant]], dice: Random) -> Foresight:
+    """Return who foresees in a scenario's world, with dice of its own. `groups`: its tenants."""
+    quotas = [
+        (tenant.id, *quota)
+        for group, tenants in groups.items()
+        for tenant in tenants
+        for quota in scenario.tenants[group].quotas
+    ]
+    return Foresight(world, Random(dice.getrandbits(64)), list(scenario.kinds.values()), quotas)
 
 
 def figures(made: Iterable[Made]) -> Mapping[str, float]:

@@ -16,7 +16,7 @@ from harness.policy.errors import ErrorClass
 from harness.policy.lifecycle import Event, State
 from harness.policy.pressure import EVERY_S, Change
 from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
-from harness.sim import permits, replay, workload
+from harness.sim import foresight, permits, replay, workload
 from harness.sim.clock import Clock
 from harness.sim.foresight import Foresight
 from harness.sim.ledger import Reading, between
@@ -102,6 +102,7 @@ class _Play:
                 self.world.add_tenant(tenant, group.quotas)
         self.world.estimates |= scenario.trace.estimates if scenario.trace else {}
         self.world.stand()
+        self.foresight = foresight.of(scenario, self.world, self.groups, dice) if scenario.foresee_s else None
         self.workers = Workers(
             self.world,
             self.clock,
@@ -111,13 +112,12 @@ class _Play:
             kinds=scenario.kinds,
             wake=self._wake,
             sweep_s=scenario.dispatcher.sweep_s,
-            began=self._began,
+            began=self.foresight.started if self.foresight else None,
             ended=self._ended,
         )
         self.pressure = Pressure(self.world, scenario.said, self._level_changed) if scenario.pressure else None
         self.tasks_dice: Random | None = None
         self.track: Track | None = None
-        self.foresight = self._foresight(dice) if scenario.foresee_s else None
         self._ticked_s = -1.0
         self._tick_planned = False
         self._first_s: float | None = None
@@ -242,7 +242,7 @@ class _Play:
                 if self.pressure:
                     self.pressure.recent.came(task, self.clock.now_s)
             if self.foresight:
-                self.foresight.came(tasks, self.clock.now_s)
+                self.foresight.came(tasks)
             self._came(work.batch)
         self._next_arrival()
 
@@ -344,23 +344,10 @@ class _Play:
 
     # -- forecasts
 
-    def _foresight(self, dice: Random) -> Foresight:
-        quotas = [
-            (tenant.id, *quota)
-            for group, tenants in self.groups.items()
-            for tenant in tenants
-            for quota in self.scenario.tenants[group].quotas
-        ]
-        return Foresight(self.world, Random(dice.getrandbits(64)), list(self.scenario.kinds.values()), quotas)
-
     def _foresee(self, _: None) -> None:
         assert self.foresight is not None
         self.foresight.look()
         self.clock.beat(self.scenario.foresee_s, self._foresee)
-
-    def _began(self, task: Task) -> None:
-        if self.foresight:
-            self.foresight.started(task, self.clock.now_s)
 
     # -- what changes
 
