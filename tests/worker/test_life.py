@@ -253,6 +253,20 @@ def test_a_system_worker_keeps_how_resources_stand_when_the_beat_asks(floor: Flo
     assert worker.stop() == 0
 
 
+def test_a_system_worker_makes_forecasts_when_the_beat_asks(floor: Floor) -> None:
+    floor.submit("noop.sleep", {"sleep_s": 0})
+    worker = floor.start("system")
+    from config.celery import app
+
+    entry = app.conf.beat_schedule["foresee"]
+    with app.connection_for_write(floor.environment["BROKER_URL"]) as connection:
+        app.send_task(entry["task"], connection=connection, **entry["options"])
+    made = "SELECT waiting, looked_at FROM forecast_pass"
+    eventually(lambda: floor.db.execute(made).fetchone() == (1, 1), within_s=15)
+    assert results() == [], "so many results would say nothing"
+    assert worker.stop() == 0
+
+
 def results() -> list[tuple[str, str]]:
     from django_celery_results.models import TaskResult
 
