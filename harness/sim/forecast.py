@@ -23,6 +23,7 @@ from harness.sim.world import World
 
 COALESCE_S = 0.005  # from what happened to the tick that sees it, and from there to the claim: as in the dispatcher
 HOP_S = 0.003
+BEHIND_LEAST, BEHIND_MOST = 4, 1000  # of what stands behind: of each flow, and in all, put in line at once
 FEW, FEW_SIGMA = 5, 0.5  # times seen that are too few to sample from; how far their mean may be off (logarithm)
 UNKNOWN_SIGMA = 1.0  # of the logarithm of a time that nobody has measured: most kinds of work are that uneven
 OVERDUE = 0.5  # of what it has taken so far: the mean of what is left of an attempt longer than all that were measured
@@ -148,6 +149,7 @@ class _Replay:
         self.tenants: dict[int, Tenant] = {}
         self.runs: dict[int, Run] = {}
         self.real: dict[int, int] = {}  # the world's task -> the real one
+        self.behind: dict[tuple[str, int, int, int, str], tuple[Behind, int]] = {}  # how many are still to be put
         self.ticks = False
         self.left = {one.task for one in picture.waiting}  # that have not started yet
         self._begin()
@@ -213,10 +215,10 @@ class _Replay:
             flow = world.flows[task.pool].find((task.priority, task.tenant.id, one.whose.run, task.signature))
             assert flow is not None  # the task was just put there
             world.lines[task.pool].add(flow.facts, one.since_s)
+        at_once = max(BEHIND_LEAST, BEHIND_MOST // max(1, len(picture.behind)))
         for more in picture.behind:
-            world.now_s = more.since_s
-            for _ in range(more.n):
-                self.world.ripen(self._task(None, more.kind, more.whose))
+            for _ in range(min(more.n, at_once)):
+                self._put_behind(more)
         for held in picture.held:
             self._hold(held, [made[task] for task, _ in held.members])
 
@@ -233,6 +235,14 @@ class _Replay:
         if number is not None:
             self.real[task.id] = number
         return task
+
+    def _put_behind(self, more: Behind) -> None:
+        """Put one more in its flow. The others come as it moves: most of them no replay ever gets to."""
+        self.world.now_s = more.since_s
+        self.world.ripen(self._task(None, more.kind, more.whose))
+        self.world.now_s = self.clock.now_s
+        key = (more.whose.priority, more.whose.tenant, more.whose.run, more.whose.signature)
+        self.behind[more.whose.pool, *key] = (more, self.behind.get((more.whose.pool, *key), (more, more.n))[1] - 1)
 
     def _hold(self, held: Held, members: list[Task]) -> None:
         whose, world = held.whose, self.world
@@ -292,6 +302,10 @@ class _Replay:
             self.left.remove(number)
             self.found.starts_s[number] = self.clock.now_s - self.picture.now_s
         self._end_later(lease, slot_s)
+        flow = lease.flow
+        more, n = self.behind.get((lease.pool, flow.priority, flow.tenant, flow.run, flow.signature), (None, 0))
+        if more is not None and n > 0:
+            self._put_behind(more)
 
     def _end_later(self, lease: Lease, left_s: float) -> None:
         """Plan the end of a lease's first task, and note when it is: a replay may be over before."""

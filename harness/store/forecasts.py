@@ -16,7 +16,8 @@ from harness.store.database import Connection
 
 ONCE = 0x0E7A  # the advisory lock of a pass
 FLOWS_MOST = 500
-COUNTED_MOST = 2000  # tasks of one flow or run that are counted; more are as good as this many
+COUNTED_MOST = 20_000  # tasks in line that are counted, evenly by flow: 10 ms
+OF_RUN_MOST = 2000  # unfinished tasks of a run that are counted; of more than a pass looks at, its end isn't told
 PLANNED_MOST, PLANNED_S = 200, 3600.0
 ATTEMPTS_MOST = 3000  # of all kinds: of each kind the last SERVICES_MOST of them tell how long it takes
 SERVICES_MOST = 300
@@ -146,7 +147,7 @@ def past(connection: Connection) -> Mapping[str, Any]:
 
 def standing(connection: Connection, *, tenants: Collection[int], runs: Collection[int]) -> Mapping[str, Any]:
     """Return clocks, credits and runs, of these (foresee/standing.sql)."""
-    parameters = {"tenants": list(tenants), "runs": list(runs), "clocks": CLOCKS_MOST, "counted": COUNTED_MOST}
+    parameters = {"tenants": list(tenants), "runs": list(runs), "clocks": CLOCKS_MOST, "counted": OF_RUN_MOST}
     return _object(connection, "foresee/standing", parameters)
 
 

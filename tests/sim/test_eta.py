@@ -7,7 +7,7 @@ import pytest
 
 from harness.policy import eta
 from harness.sim import SCENARIOS, foresight
-from harness.sim.forecast import Held, Picture, Stream, Waiting, Whose, replay
+from harness.sim.forecast import Behind, Held, Picture, Stream, Waiting, Whose, replay
 from harness.sim.parse import load
 from harness.sim.report import simulate
 from harness.sim.run import play
@@ -78,6 +78,15 @@ def test_more_urgent_work_that_is_still_to_come_counts() -> None:
     beside_s = [starts(replace(batch, streams=[stream]), seed=seed, horizon_s=1e5)[3] for seed in range(20)]
     assert max(alone_s) < 21.0
     assert sum(beside_s) > 1.5 * sum(alone_s)
+
+
+def test_what_stands_behind_the_tasks_that_are_told_is_waited_for_and_has_no_start() -> None:
+    batch = Waiting(task=99, kind="step", whose=Whose(pool="llm", priority=2, tenant=2), since_s=99.0)
+    short = picture(waiting=[*picture().waiting, batch], behind=[Behind(whose=URGENT, kind="step", n=40, since_s=95.0)])
+    long = replace(short, behind=[replace(short.behind[0], n=3000)])
+    found = [starts(one, horizon_s=1e6, steps_most=10_000) for one in (picture(), short, long)]
+    assert found[0].keys() == {10, 11, 12, 13, 14} and found[1].keys() == found[2].keys() == {10, 11, 12, 13, 14, 99}
+    assert found[1][99] == found[2][99], "its lane comes long before the end of either"
 
 
 def test_what_is_paused_has_no_start_and_what_waits_for_its_time_has_a_later_one() -> None:

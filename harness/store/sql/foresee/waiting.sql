@@ -4,7 +4,7 @@
 -- tasks [id, number of the flow (from 0), kind, epoch s since when it may run, single, lost_starts, whether it ever began],
 -- planned [id, pool, priority, tenant, run, signature, kind, epoch s, single, lost_starts, whether it ever began].
 -- Needs: flow_pkey, task_head, wait_reason_open, task_not_before. Locks: none.
--- Parameters: flows, most (tasks), counted (most of a flow that are counted), planned (most), planned_s.
+-- Parameters: flows, most (tasks), counted (tasks in all; of a flow its even part, 20 to 2,000), planned (most), planned_s.
 WITH f AS MATERIALIZED (
     SELECT flow.*, row_number() OVER (ORDER BY id) - 1 AS n, count(*) OVER () AS flows
     FROM (SELECT * FROM flow ORDER BY id LIMIT %(flows)s) flow
@@ -38,7 +38,7 @@ SELECT json_build_object(
                   SELECT count(*)::integer AS n FROM (
                       SELECT FROM task t WHERE t.ready AND t.pool = f.pool AND t.priority = f.priority
                         AND t.tenant_id = f.tenant_id AND t.run_id = f.run_id AND t.signature = f.signature
-                      LIMIT %(counted)s) x) c
+                      LIMIT greatest(20, least(2000, %(counted)s::integer / f.flows))) x) c
               LEFT JOIN LATERAL (
                   SELECT code, subject FROM wait_reason w
                   WHERE w.until IS NULL AND w.tenant_id = f.tenant_id AND w.run_id = f.run_id AND w.pool = f.pool
