@@ -84,7 +84,7 @@ def see(connection: Connection, topology: Topology, *, most: int) -> Seen:
         quotas=scopes.quotas,
         pauses=scopes.pauses,
         beyond=sorted(beyond),
-        tenants={number: (one.cap, one.weight) for number, one in scopes.tenants.items()},
+        tenants={number: (one.cap, one.weight, one.degrade) for number, one in scopes.tenants.items()},
         run_caps={run: cap for run, cap, _ in standing["runs"]},
         estimates=scopes.estimates,
         services={kind: took for kind, took, _ in past["took"]},

@@ -93,8 +93,8 @@ class Stream:
 class Picture:
     """All that a replay begins with, at `now_s`.
 
-    `tenants`: (cap, weight) of those that aren't as the others; `run_caps`: fan-out caps. `services`: by kind, sorted
-    seconds that attempts took. `again`: by kind, the share of attempts that come back, and after how long.
+    `tenants`: (cap, weight, may be degraded) of those that aren't as the others; `run_caps`: fan-out caps. `services`: by
+    kind, sorted seconds that attempts took. `again`: by kind, the share of attempts that come back, and after how long.
     """
 
     now_s: float
@@ -107,7 +107,7 @@ class Picture:
     quotas: Sequence[tuple[int, str, str, int]] = ()
     pauses: Sequence[Pause] = ()
     beyond: Sequence[int] = ()
-    tenants: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    tenants: Mapping[int, tuple[int, float, bool]] = field(default_factory=dict)
     run_caps: Mapping[int, int | None] = field(default_factory=dict)
     estimates: Mapping[str, float] = field(default_factory=dict)
     services: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -175,8 +175,11 @@ class _Replay:
         whose += [one.whose for one in picture.held]
         whose += [one.whose for one in picture.streams]
         for number in sorted({one.tenant for one in whose}):
-            cap, weight = picture.tenants.get(number, (Tenant(0, "", "").cap, 1.0))
-            self.tenants[number] = Tenant(number, str(number), "", cap=cap, weight=weight)
+            known = picture.tenants.get(number)
+            self.tenants[number] = Tenant(number, str(number), "")
+            if known is not None:
+                cap, weight, degrade = known
+                self.tenants[number] = Tenant(number, str(number), "", cap=cap, weight=weight, degrade=degrade)
             world.add_tenant(self.tenants[number], [quota[1:] for quota in picture.quotas if quota[0] == number])
         for one in whose:
             if one.run and one.run not in self.runs:

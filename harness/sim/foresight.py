@@ -154,7 +154,7 @@ class Foresight:
             capacities=dict(world.capacities),
             quotas=self.quotas,
             pauses=world.standing.pauses,
-            tenants={tenant.id: (tenant.cap, tenant.weight) for tenant in world.tenants.values()},
+            tenants={tenant.id: (tenant.cap, tenant.weight, tenant.degrade) for tenant in world.tenants.values()},
             run_caps={run.id: run.fanout_cap for run in world.runs.values()},
             estimates=dict(world.estimates),
             services={kind: sorted(took) for kind, took in self._took.items()},

@@ -18,7 +18,7 @@ def _apply(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0020_pressure"),)
+    dependencies = (("store", "0022_autoscale"),)
     operations = (
         migrations.CreateModel(
             name="ForecastPass",
