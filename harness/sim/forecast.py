@@ -93,8 +93,8 @@ class Stream:
 class Picture:
     """All that a replay begins with, at `now_s`.
 
-    `tenants`: (cap, weight, may be degraded) of those that aren't as the others; `run_caps`: fan-out caps. `services`:
-    by kind, sorted seconds that attempts took. `again`: by kind, the share of attempts that come back, and after how long.
+    `tenants`: (cap, weight, may be degraded) of those that aren't as the others. `run_caps`: fan-out caps. `services`:
+    by kind, sorted seconds that attempts took. `again`: by kind, the share of attempts that come back, and how late.
     """
 
     now_s: float

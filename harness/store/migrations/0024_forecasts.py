@@ -18,7 +18,7 @@ def _apply(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0022_autoscale"),)
+    dependencies = (("store", "0023_admission"),)
     operations = (
         migrations.CreateModel(
             name="ForecastPass",
