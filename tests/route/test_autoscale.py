@@ -27,7 +27,7 @@ def test_while_the_provider_answers_429_a_growing_backlog_adds_no_worker_and_roo
             route.stage.connection, LLM, {"limiter": "csl"}, actor="jo", reason="nobody knows the quota"
         )
         route.dispatcher()
-        route.workers("llm", "system")
+        worker, _ = route.workers("llm", "system")
         beat(route, tmp_path)
         talk(route, 1000)
         refused = running.emulator.counters
@@ -46,3 +46,6 @@ def test_while_the_provider_answers_429_a_growing_backlog_adds_no_worker_and_roo
         # One worker of 16 slots is what binds now: twice those is asked for, while the limit rises.
         wait_until(lambda: (found := advice(route)) is not None and found.desired >= 2, within_s=120)
         assert route.stage.one("SELECT max(attempts_used + lost_starts) FROM task") == 0
+        worker.terminate()  # before the provider: it must not go with calls under way
+        worker.wait(30)
+        wait_until(lambda: refused.in_flight == 0, within_s=20)
