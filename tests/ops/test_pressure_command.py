@@ -1,6 +1,7 @@
 """`manage.py pressure`: the level, each signal with its thresholds, and the changes."""
 
 import json
+import time
 
 import pytest
 from django.conf import settings
@@ -8,6 +9,7 @@ from django.core.management import CommandError
 
 from harness.engine import pressure
 from harness.policy.pressure import SIGNALS
+from harness.store import door
 from tests.engine.test_pressure import fail, judge, later
 from tests.ops.test_operators import run
 from tests.stage import Stage
@@ -63,3 +65,30 @@ def test_while_nobody_evaluates_it_says_since_when_the_level_only_holds(stage: S
     pressure.judge(stage.connection, settings.HARNESS_TOPOLOGY)
     later(stage, 180.0)
     assert "last evaluated 180 s ago, so this holds: is beat running" in run("pressure")
+
+
+def test_it_lists_what_doors_refused_by_minute_and_reason(stage: Stage) -> None:
+    assert run("pressure", "--refused") == "no door has refused or deferred anything\n"
+    door.tell(
+        stage.connection,
+        [
+            door.Answer(
+                at_s=time.time(),
+                tenant=stage.tenant,
+                pool="db",
+                priority=3,
+                signature="",
+                code="overload",
+                reason="pressure",
+                tasks=tasks,
+                once=1,
+            )
+            for tasks in (5, 1000)
+        ],
+    )
+    line = run("pressure", "--refused").splitlines()[-1].split()
+    assert line[-4:] == ["P3", "overload", "pressure", "1,005"]
+    (found,) = json.loads(run("pressure", "--refused", "--json"))
+    assert (found["priority"], found["code"], found["reason"], found["tasks"]) == (3, "overload", "pressure", 1005)
+    with pytest.raises(CommandError, match="--minutes"):
+        run("pressure", "--refused", "--minutes", "0")
