@@ -43,6 +43,7 @@ NAMES = (
     "outage",
     "ratelimit",
     "permits",
+    "overload",
 )
 PAIRS = 5  # below that a median of ratios says little
 
@@ -98,9 +99,11 @@ def _phases(text: str) -> tuple[float, ...]:
     show_default=True,
     help="Seconds to wait for a quiet machine.",
 )
-@click.option("--minutes", type=click.FloatRange(min=0.2), help="chaos: how long faults go on (default 10; quick: 1).")
+@click.option(
+    "--minutes", type=click.FloatRange(min=0.2), help="chaos: how long faults go on (10). overload: a storm (4)."
+)
 @click.option("--seed", default=1, show_default=True, help="chaos: decides work and faults.")
-@click.option("--columns", default="", help="quota: only these: plain, noise, retry_after, sustained.")
+@click.option("--columns", default="", help="quota, overload: only these, see benchmarks/README.md.")
 @click.option("--phases", default="", help="quota: three lengths in seconds (default 180,180,180).")
 def main(
     name: str,

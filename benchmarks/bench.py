@@ -19,7 +19,7 @@ class Bench:
     """One run of one scenario. `pairs` = interleaved rounds; `only` = names of the arms wanted (empty: all).
 
     For chaos: how long it lasts (None: as it likes), its seed, and where the history of a failed run goes. For quota:
-    its columns (empty: all) and the length of its phases (empty: as it likes).
+    its columns (empty: all) and the length of its phases (empty: as it likes). For overload: columns, minutes, seed.
     """
 
     servers: Servers

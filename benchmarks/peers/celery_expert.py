@@ -6,6 +6,7 @@ it; without one, exponential back-off with full jitter; at most RETRIES times. H
 in one queue, HARNESS_BENCH_RATE is a rate a minute of all calls together, {"rpm": n} or {"tpm": n}: a leaky bucket
 in Redis is charged with the estimates (Celery's own `rate_limit` of 600/m let 2 calls a second pass, measured with
 this worker). HARNESS_BENCH_TARGET is the database of `target` tasks, each with a connection of its own.
+In a storm of submissions calls have a queue for each priority, which the worker empties in this order, and `expires`.
 """
 
 import json
@@ -23,6 +24,8 @@ from celery import Celery, Task
 
 from benchmarks import asking, effects, servers
 from benchmarks.peers import FAILED, GOT
+from benchmarks.storm.answers import TAG, Answer
+from benchmarks.storm.arrivals import Arrival
 from benchmarks.submission import Item, Submitter
 
 RETRIES = 10
@@ -41,6 +44,8 @@ app.conf.update(
     task_reject_on_worker_lost=True,
     task_default_queue="celery",
     task_routes={f"expert.{name}": {"queue": queue} for name, queue in _queues.items()},
+    # Of several queues the first named goes first, where it isn't empty; by default they take turns.
+    broker_transport_options={"queue_order_strategy": "priority"},
 )
 
 
@@ -135,6 +140,27 @@ class _Expert(Submitter):
 
     def close(self) -> None:
         self._redis.close()
+
+
+class _StormDoor:
+    """Every push is taken; what hasn't begun after `expires_s` is thrown away by the worker that meets it."""
+
+    def __init__(self, expires_s: float) -> None:
+        self._expires_s = expires_s
+
+    def send(self, arrival: Arrival, due_s: float) -> Answer:
+        sent_s = time.time()
+        began_s = time.perf_counter()
+        call.apply_async((TAG, arrival.i, sent_s, 0.0), queue=f"p{arrival.priority}", expires=self._expires_s)
+        took_s = round(time.perf_counter() - began_s, 5)
+        return Answer(
+            i=arrival.i, priority=arrival.priority, due_s=due_s, sent_s=sent_s, took_s=took_s, outcome="accepted"
+        )
+
+
+def door(expires_s: float) -> _StormDoor:
+    """Return an open client for a storm."""
+    return _StormDoor(expires_s)
 
 
 def reset() -> None:

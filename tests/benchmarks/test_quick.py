@@ -248,3 +248,15 @@ def test_no_more_calls_are_under_way_than_permits_and_a_killed_worker_gives_its_
     assert calls["in_flight_max_before_kill"] == calls["limit"]
     assert calls["in_flight_max"] <= calls["in_flight_allowed"]
     assert 0 < calls["abandoned"] <= calls["limit"] and calls["answered"] > calls["limit"]
+
+
+def test_more_than_can_be_done_is_done_in_part_and_everybody_is_answered(quick: Quick) -> None:
+    report = quick("overload", "--columns", "10x")
+    ours, theirs = report["arms"]["harness"]["10x"], report["arms"]["celery"]["10x"]
+    assert report["capacity_per_s"]["large"] > 0
+    for one in (ours, theirs):
+        assert one["useful_per_s"] > 0 and one["in_flight_max"] > 0, one
+        assert sum(one["door"]["by_outcome"].values()) == one["door"]["submitted"] > 0, one
+        assert one["p0_submitted"] > 0 and one["p0_rejected"] == 0, one
+    assert ours["rate_429"] < 0.2
+    assert {"goodput_ratio", "celery_goodput_ratio", "penalty_rate_429", "small_goodput_ratio"} <= report.keys()
