@@ -44,6 +44,7 @@ NAMES = (
     "ratelimit",
     "permits",
     "overload",
+    "pressure",
 )
 PAIRS = 5  # below that a median of ratios says little
 

@@ -260,3 +260,11 @@ def test_more_than_can_be_done_is_done_in_part_and_everybody_is_answered(quick: 
         assert one["p0_submitted"] > 0 and one["p0_rejected"] == 0, one
     assert ours["rate_429"] < 0.2
     assert {"goodput_ratio", "celery_goodput_ratio", "penalty_rate_429", "small_goodput_ratio"} <= report.keys()
+
+
+def test_a_storm_through_the_whole_chain_is_sampled_answered_and_drawn(quick: Quick) -> None:
+    report = quick("pressure")
+    assert report["door"]["submitted"] > report["door_afterwards"]["submitted"] > 0
+    assert report["drawn"] > 1000 and report["course"]["levels"], "the level was sampled"
+    assert max(report["course"]["in_flight_by_s"]) > 0 and report["course"]["p0_wait_p95"]
+    assert {"level_max", "normal_again_s", "p0_wait_p95_s", "reject_p95_ms", "rate_429"} <= report.keys()

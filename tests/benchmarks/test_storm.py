@@ -3,13 +3,16 @@
 import doctest
 import json
 import shlex
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.effects import DONE, Effect
+from benchmarks.limits.judge import Row
 from benchmarks.limits.provider import Provider
-from benchmarks.storm import answers, arms, arrivals, client, judge
+from benchmarks.storm import answers, arms, arrivals, client, course, judge, picture
 from benchmarks.storm.answers import Answer, Outcome
 from benchmarks.storm.arrivals import Arrival, Phase, poisson
 from benchmarks.storm.judge import Window
@@ -105,5 +108,49 @@ def test_a_task_of_celerys_expires_two_calls_before_its_deadline_and_p0_goes_fir
     assert "-c 50 -Q p0,p1,p2,p3" in worker
 
 
+def a_course() -> dict[str, Any]:
+    told = [answer(1, 100.5, priority=0), answer(2, 101.5, "deferred"), answer(3, 101.6, "rejected")]
+    samples = [
+        {"at_s": 99.0, "level": "normal", "signals": {}, "pauses": [], "waiting": 0},
+        {
+            "at_s": 101.0,
+            "level": "high",
+            "signals": {"demand": (2.0, 2)},
+            "pauses": ["pool/llm/pressure"],
+            "waiting": 9,
+        },
+        {"at_s": 103.0, "level": "high", "signals": {"demand": (0.1, 0)}, "pauses": [], "waiting": 1},
+    ]
+    seen = [
+        Row(begin_s=n / 4, quota_s=2.5, busy_s=1.25, calls=1, accepted=1, answered=1, rejected_429=0, errors=0)
+        for n in range(80)
+    ]
+    return course.of(
+        began_s=100.0, for_s=20.0, told=told, first_call_s={1: 102.5}, samples=samples, rows=seen, every_s=0.25
+    )
+
+
+def test_the_course_of_a_storm_tells_answers_level_signals_pauses_and_waits_second_by_second() -> None:
+    found = a_course()
+    assert {name: seconds[:2] for name, seconds in found["answers_by_s"].items()} == {
+        "accepted": [1, 0], "deferred": [0, 1], "rejected": [0, 1]
+    }  # fmt: skip
+    assert found["levels"] == [(1.0, 20.0, "high")]
+    assert found["signals"] == {"demand": [(1.0, 3.0, 2)]}
+    assert found["pauses"] == {"pool/llm/pressure": [(1.0, 3.0)]}
+    assert (found["in_flight_by_s"][0], found["quota_by_s"][0]) == (5.0, 10.0)
+    assert found["p0_wait_p95"] == [(5.0, 2.0)]
+
+
+def test_the_picture_of_a_storm_has_all_of_it_above_one_another() -> None:
+    drawn = picture.chain(a_course(), capacity_per_s=1.0, p0_allowed_s=1.2, title="a <storm>")
+    root = ElementTree.fromstring(drawn)
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{space}polygon")) == 3, "accepted, deferred and rejected"
+    assert len(root.findall(f"{space}polyline")) == 5, "capacity, quota, in flight, what P0 may wait, and its waits"
+    words = {one.text for one in root.findall(f"{space}text")}
+    assert {"demand", "level", "llm", "a <storm>"} <= words
+
+
 def test_the_examples_hold() -> None:
-    assert [doctest.testmod(module).failed for module in (arrivals, client, judge)] == [0, 0, 0]
+    assert [doctest.testmod(module).failed for module in (arrivals, client, course, judge)] == [0, 0, 0, 0]
