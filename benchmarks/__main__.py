@@ -45,6 +45,8 @@ NAMES = (
     "permits",
     "overload",
     "pressure",
+    "autoscale",
+    "eta",
 )
 PAIRS = 5  # below that a median of ratios says little
 

@@ -268,3 +268,11 @@ def test_a_storm_through_the_whole_chain_is_sampled_answered_and_drawn(quick: Qu
     assert report["drawn"] > 1000 and report["course"]["levels"], "the level was sampled"
     assert max(report["course"]["in_flight_by_s"]) > 0 and report["course"]["p0_wait_p95"]
     assert {"level_max", "normal_again_s", "p0_wait_p95_s", "reject_p95_ms", "rate_429"} <= report.keys()
+
+
+def test_starts_are_foretold_and_judged_by_the_first_line_of_each_body(quick: Quick) -> None:
+    report = quick("eta")
+    assert report["looks"] > 5 and report["asked_of"] > 0
+    assert report["started"] <= report["submitted"] and report["started"] > 0
+    assert report["n"] + report["still_waiting"] <= report["forecasts"] <= report["asked_of"]
+    assert {"p50_coverage", "p90_coverage", "p90_over_p50", "pinball_vs_plain"} <= report.keys()

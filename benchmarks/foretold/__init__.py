@@ -1,0 +1,1 @@
+"""What people were told about when their tasks would start, and when they did."""
