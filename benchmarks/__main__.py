@@ -103,7 +103,9 @@ def _phases(text: str) -> tuple[float, ...]:
     help="Seconds to wait for a quiet machine.",
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0.2), help="chaos: how long faults go on (10). overload: a storm (4)."
+    "--minutes",
+    type=click.FloatRange(min=0.2),
+    help="chaos: faults (10); overload, pressure: a storm (4); autoscale: a wave (10); eta: load (15).",
 )
 @click.option("--seed", default=1, show_default=True, help="chaos: decides work and faults.")
 @click.option("--columns", default="", help="quota, overload: only these, see benchmarks/README.md.")

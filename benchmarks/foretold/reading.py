@@ -31,7 +31,7 @@ def forecast_of(item: Mapping[str, Any], read_s: float) -> Forecast | None:
     start = found.get("start") or {}
     if start.get("p50") is None or start.get("p90") is None:
         return None
-    made = found.get("made_at")
+    made = found.get("at")
     return Forecast(
         task=str(item["task_id"]),
         priority=int(item["priority"]),

@@ -22,10 +22,11 @@ STEADY_S = 300.0  # the stabilisation window of an HPA, downwards
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """How many workers, and why."""
+    """How many workers, and why. `holds`: nobody is added meanwhile, whatever is desired."""
 
     desired: int
     why: str
+    holds: bool = False
 
 
 def harness(stage: Stage, pool: str) -> Advice:
@@ -36,9 +37,10 @@ def harness(stage: Stage, pool: str) -> Advice:
 
 def read(told: Any, pool: str) -> Advice:
     """Return the advice on one pool from what `autoscale --once --json` prints."""
-    rows = told if isinstance(told, list) else told["pools"]
-    row: Mapping[str, Any] = next(one for one in rows if one["pool"] == pool)
-    return Advice(int(row["desired"]), f"{row['binds']}: {row['reason']}")
+    row: Mapping[str, Any] | None = next((one for one in told["pools"] if one["pool"] == pool), None)
+    if row is None:  # nobody has judged yet
+        return Advice(0, "no advice yet", holds=True)
+    return Advice(int(row["desired"]), f"{row['binds']}: {row['reason']}", bool(row["holds"]))
 
 
 @dataclass(slots=True)

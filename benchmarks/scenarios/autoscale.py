@@ -26,9 +26,10 @@ from benchmarks.stage import Stage
 PAIRS = 1
 QUOTA, CALL_S, SLOTS = 20, 2.0, 8  # so that three workers are enough
 MOST = 8  # workers
+MINUTES = 10.0  # of the square wave
 SATURATED_S, ROOM_S = 120.0, 120.0
 WITHIN_S = 60.0  # of room, until the count must be near the best
-HALF_S, WAVES = 150.0, 2  # of the square wave: 10 minutes
+WAVES = 2
 HIGH_RATIO, LOW_RATIO, BACKLOG_RATIO = 0.9, 0.1, 1.2  # of what the provider can do
 SWEEP, SETTLE_S, MEASURE_S = (1, 2, 3, 4), 15.0, 40.0
 KEYS = ("added_under_429", "workers", "best_workers", "near_after_s", "direction_changes")
@@ -78,7 +79,7 @@ def _beat(bench: Bench) -> str:
 def _play(bench: Bench, name: str, best: int) -> dict[str, Any]:
     provider = Provider()
     arm, command, module = _arm(bench, name, provider)
-    saturated_s, room_s, half_s = (8.0, 10.0, 4.0) if bench.quick else (SATURATED_S, ROOM_S, HALF_S)
+    saturated_s, room_s, half_s = _spans(bench)
     per_s = QUOTA / CALL_S
     with bench.stage(arm) as stage:
         stage.drive("reset")
@@ -136,7 +137,10 @@ class _Scaling:
                 advice = self._scaler(self._stage)
                 if not self.told or self.told[-1][1] != advice:
                     self.told.append((time.time(), advice))
-                self._fleet.set(min(MOST, advice.desired))
+                here = self._fleet.count
+                # Of no advice at all nothing follows; while it holds, nobody comes.
+                wanted = max(1, min(MOST, advice.desired)) if advice.desired else here
+                self._fleet.set(min(here, wanted) if advice.holds else wanted)
             time.sleep(max(0.0, min(0.25, at_s - now_s)))
 
 
@@ -157,11 +161,22 @@ def _flowing(stage: Stage, fleet: Fleet, module: str, tag: str, rate_per_s: floa
         fleet.release(process)
 
 
+def _spans(bench: Bench) -> tuple[float, float, float]:
+    """Return the seconds of 429, of room, and of half a wave. A wave of a few minutes has shorter ones before it."""
+    if bench.quick:
+        return 8.0, 10.0, 4.0
+    minutes = bench.minutes or MINUTES
+    shorter = 0.5 if minutes < 5 else 1.0
+    return SATURATED_S * shorter, max(WITHIN_S + rules.EVERY_S, ROOM_S * shorter), 60 * minutes / (2 * WAVES)
+
+
 def _sweep(bench: Bench) -> dict[int, float]:
     """Return what the provider answers a second beside so many workers, with an endless backlog."""
     provider = Provider()
     arm, command, module = _arm(bench, "harness", provider)
     sweep, settle_s, measure_s = ((1, 2), 2.0, 3.0) if bench.quick else (SWEEP, SETTLE_S, MEASURE_S)
+    if bench.minutes and bench.minutes < 5:
+        settle_s, measure_s = settle_s / 1.5, measure_s / 2
     found: dict[int, float] = {}
     with bench.stage(arm) as stage:
         stage.drive("reset")

@@ -7,6 +7,7 @@ backlog / rate: what waits in its pool over what has ended there in the last min
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,8 @@ MODULE = "benchmarks.product_eta"
 
 def run(bench: Bench) -> dict[str, Any]:
     """Play it and return the JSON."""
-    for_s, end_s, faster = (20.0, 10.0, 4.0) if bench.quick else (60 * (bench.minutes or MINUTES), END_S, 1.0)
+    minutes = bench.minutes or MINUTES
+    for_s, end_s, faster = (20.0, 10.0, 4.0) if bench.quick else (60 * minutes, min(END_S, 20 * minutes), 1.0)
     port = free_port()
     arm = arms.harness("harness_eta", slots=load.SLOTS, beat=str(bench.folder / "beat-eta"))
     with bench.stage(replace(arm, module=MODULE)) as stage:
@@ -55,6 +57,7 @@ def run(bench: Bench) -> dict[str, Any]:
             time.sleep(1.0 if bench.quick else POLL_S)
         numbers: dict[str, int] = stage.drive("numbers")["numbers"]
         begun, done = stage.log.read(load.TAG, BEGUN), stage.log.read(load.TAG, DONE)
+        published = next(iter(readers.values())).get("/api/v1/forecasts")
     told, never = _judged(
         seen.first, numbers, begun, done, load.arrivals(for_s, seed=bench.seed, faster=faster),
         since_s=began_s + WARM_RATIO * for_s, now_s=time.time(),
@@ -64,6 +67,8 @@ def run(bench: Bench) -> dict[str, Any]:
         "forecasts": len(seen.first),
         "asked_of": len(seen.asked),
         "withheld": len(seen.asked - seen.first.keys()),
+        "withheld_for": dict(Counter(why for task, why in seen.why.items() if task not in seen.first)),
+        "published": published,
         "looks": seen.looks,
         "started": len({one.i for one in begun}),
         "submitted": len(numbers),
@@ -82,6 +87,7 @@ class _Seen:
     def __init__(self) -> None:
         self.first: dict[str, Forecast] = {}
         self.asked: set[str] = set()
+        self.why: dict[str, str] = {}  # the last reason that stood instead of a range
         self.looks = 0
 
     def look(self, readers: Mapping[str, Reader]) -> None:
@@ -94,8 +100,12 @@ class _Seen:
                 if item["released"]:
                     continue
                 self.asked.add(task)
-                if task not in self.first and (found := forecast_of(item, read_s)) is not None:
+                if task in self.first:
+                    continue
+                if (found := forecast_of(item, read_s)) is not None:
                     self.first[task] = found
+                else:
+                    self.why[task] = str((item.get("eta") or {}).get("reason"))
 
 
 def _judged(

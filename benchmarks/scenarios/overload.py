@@ -36,20 +36,21 @@ def run(bench: Bench) -> dict[str, Any]:
     names = [name for name in FACTORS if not bench.columns or name in bench.columns]
     report: dict[str, Any] = {"weather": _told(bench), "penalty_s": PENALTY_S, "capacity_per_s": {}}
     found: dict[str, dict[str, Any]] = {}
-    with ThreadPoolExecutor(2) as pool:
+    theirs = [name for name in names if name != "small"] if not bench.only or "celery" in bench.only else []
+    bench.say(f"capacity, in a closed loop; at the same time celery: {', '.join(theirs) or 'not wanted'}")
+    with ThreadPoolExecutor(3) as pool:
         sizes = sorted({_size(name) for name in names})
         measured = {size: pool.submit(_capacity_per_s, bench, size) for size in sizes}
+        played = pool.submit(_celery, bench, theirs)
         report["capacity_per_s"] = capacity = {size: future.result() for size, future in measured.items()}
-    bench.say(f"capacity, closed loop: {capacity}")
+        celery = played.result()
+    if theirs:
+        found["celery"] = {n: _figures(bench, n, one, capacity[_size(n)]) for n, one in celery.items()}
     if not bench.only or "harness" in bench.only:
         for name in names:
             bench.say(f"harness: {name}, {_storm(bench, name).for_s:.0f} s")
             came = plays.harness(bench, name, _weather(bench, name), _storm(bench, name), **_behaviour(name))
             found.setdefault("harness", {})[name] = _figures(bench, name, came, capacity[_size(name)])
-    if not bench.only or "celery" in bench.only:
-        theirs = [name for name in names if name != "small"]
-        bench.say(f"celery: {', '.join(theirs)} at once")
-        found["celery"] = _celery(bench, theirs, capacity)
     report["arms"] = found
     for who, prefix in (("harness", ""), ("celery", "celery_")):
         plain = {name: one for name, one in found.get(who, {}).items() if name in HEADLINE}
@@ -63,7 +64,7 @@ def run(bench: Bench) -> dict[str, Any]:
     return report
 
 
-def _celery(bench: Bench, names: Sequence[str], capacity: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+def _celery(bench: Bench, names: Sequence[str]) -> dict[str, Came]:
     """Play all of Celery's at the same time, as its workers wait nearly always; the CPU is theirs, without Redis."""
 
     def play(turn: int, name: str) -> Came:
@@ -72,11 +73,7 @@ def _celery(bench: Bench, names: Sequence[str], capacity: Mapping[str, float]) -
     with ThreadPoolExecutor(max(1, len(names))) as pool:
         futures = {name: pool.submit(play, turn, name) for turn, name in enumerate(names)}
         came = {name: future.result() for name, future in futures.items()}
-    found: dict[str, dict[str, Any]] = {}
-    for name, one in came.items():
-        alone = {"workers": one.cpu_s["workers"]}
-        found[name] = _figures(bench, name, replace(one, cpu_s=alone), capacity[_size(name)])
-    return found
+    return {name: replace(one, cpu_s={"workers": one.cpu_s["workers"]}) for name, one in came.items()}
 
 
 def _figures(bench: Bench, name: str, came: Came, capacity_per_s: float) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _behaviour(name: str) -> dict[str, Any]:
 
 
 def _capacity_per_s(bench: Bench, size: str) -> float:
-    warm_s, for_s = (1.0, 4.0) if bench.quick else (10.0, 120.0)
+    warm_s, for_s = (1.0, 4.0) if bench.quick else (10.0, min(120.0, 30 * (bench.minutes or MINUTES)))
     return plays.capacity_per_s(bench, size, _weather(bench, size), warm_s, for_s)
 
 

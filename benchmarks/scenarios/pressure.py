@@ -19,6 +19,7 @@ PAIRS = 1
 WEATHER = Weather(quota=50, slots=64, mean_s=5.0, sigma=0.5, deadline_s=600.0)
 CALM_RATIO, STORM_RATIO = 0.6, 6.0  # of what the provider can do
 CALM_S, MINUTES, AFTER_S = 60.0, 4.0, 480.0
+AFTER_SHORT_S = 330.0  # of a storm of less: critical, high and elevated dwell for 270 s
 FALLEN_RATIO = 0.4  # of the quota, in the third quarter of the storm
 LEVELS = ("normal", "elevated", "high", "critical")
 CALM_MOST_S = 180.0  # that the level may take beyond the last phase; then it hasn't come back
@@ -89,7 +90,10 @@ def _weather(bench: Bench) -> Weather:
 
 
 def _storm(bench: Bench) -> Storm:
-    calm_s, storm_s, after_s = (3.0, 16.0, 6.0) if bench.quick else (CALM_S, 60 * (bench.minutes or MINUTES), AFTER_S)
+    minutes = bench.minutes or MINUTES
+    calm_s, storm_s, after_s = min(CALM_S, 20 * minutes), 60 * minutes, AFTER_S if minutes >= MINUTES else AFTER_SHORT_S
+    if bench.quick:
+        calm_s, storm_s, after_s = 3.0, 16.0, 6.0
     weather = _weather(bench)
     most_per_s = weather.capacity_per_s
 

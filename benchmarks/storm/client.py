@@ -59,7 +59,7 @@ class HttpDoor:
             took_s=round(took_s, 5),
             outcome=outcome_of(answer.status, told),
             status=answer.status,
-            why=str(told.get("reason") or told.get("code") or ""),
+            why=" ".join(str(told[name]) for name in ("code", "reason") if told.get(name)),
             retry_after_s=float(after) if after.isdigit() else None,
             task=str(told.get("task_id") or ""),
         )

@@ -2,8 +2,6 @@
 
 import doctest
 
-import pytest
-
 from benchmarks.scaling import judge, rules
 
 
@@ -39,14 +37,14 @@ def test_the_expert_goes_up_at_once_and_down_after_five_minutes() -> None:
     assert [rule.desired(waiting, at_s).desired for waiting, at_s in asked] == [4, 4, 4, 1, 2]
 
 
-@pytest.mark.parametrize("wrap", [lambda rows: rows, lambda rows: {"pools": rows}])
-def test_the_products_advice_is_read_by_pool_with_its_reason(wrap: object) -> None:
+def test_the_products_advice_is_read_by_pool_with_its_reason() -> None:
     rows = [
-        {"pool": "cpu", "desired": 1, "binds": "floor", "reason": "nothing waits"},
-        {"pool": "llm", "desired": 3, "binds": "llm:default", "reason": "adding workers will not help"},
+        {"pool": "cpu", "desired": 1, "binds": "floor", "reason": "nothing waits", "holds": False},
+        {"pool": "llm", "desired": 3, "binds": "llm:default", "reason": "adding workers will not help", "holds": True},
     ]
-    assert callable(wrap)
-    assert rules.read(wrap(rows), "llm") == rules.Advice(3, "llm:default: adding workers will not help")
+    told = rules.read({"pools": rows}, "llm")
+    assert told == rules.Advice(3, "llm:default: adding workers will not help", holds=True)
+    assert rules.read({"pools": []}, "llm").holds
 
 
 def test_the_examples_hold() -> None:
