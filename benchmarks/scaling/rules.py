@@ -22,11 +22,16 @@ STEADY_S = 300.0  # the stabilisation window of an HPA, downwards
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """How many workers, and why. `holds`: nobody is added meanwhile, whatever is desired."""
+    """How many workers, what binds, and why. `holds`: nobody is added meanwhile, whatever is desired."""
 
     desired: int
+    binds: str
     why: str
     holds: bool = False
+
+    def same(self, other: "Advice") -> bool:
+        """Whether it says the same but for the numbers in its reason."""
+        return (self.desired, self.binds, self.holds) == (other.desired, other.binds, other.holds)
 
 
 def harness(stage: Stage, pool: str) -> Advice:
@@ -39,8 +44,8 @@ def read(told: Any, pool: str) -> Advice:
     """Return the advice on one pool from what `autoscale --once --json` prints."""
     row: Mapping[str, Any] | None = next((one for one in told["pools"] if one["pool"] == pool), None)
     if row is None:  # nobody has judged yet
-        return Advice(0, "no advice yet", holds=True)
-    return Advice(int(row["desired"]), f"{row['binds']}: {row['reason']}", bool(row["holds"]))
+        return Advice(0, "none", "no advice yet", holds=True)
+    return Advice(int(row["desired"]), str(row["binds"]), str(row["reason"]), bool(row["holds"]))
 
 
 @dataclass(slots=True)
@@ -60,7 +65,7 @@ class ByLength:
         """
         wanted = min(self.most, max(self.least, math.ceil(waiting / MESSAGES_A_WORKER)))
         self._asked = [(at_s, count) for at_s, count in self._asked if at_s > now_s - STEADY_S] + [(now_s, wanted)]
-        return Advice(max(count for _, count in self._asked), f"{waiting} messages")
+        return Advice(max(count for _, count in self._asked), "length", f"{waiting} messages")
 
 
 def queue_length(url: str, queue: str) -> int:

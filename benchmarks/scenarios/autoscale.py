@@ -57,9 +57,8 @@ def run(bench: Bench) -> dict[str, Any]:
         f"workers; {report['best_workers']} are enough", ("arm", *[k for k in KEYS if k != "best_workers"]), rows
     )
     for name, one in found.items():
-        bench.table(
-            f"{name}: advice", ("s", "workers", "why"), [(f"{at_s:.0f}", n, why) for at_s, n, why in one["advice"]]
-        )
+        told = [(f"{at_s:.0f}", n, "held" if holds else "", why) for at_s, n, holds, _, why in one["advice"]]
+        bench.table(f"{name}: advice", ("s", "workers", "", "why"), told)
     return report
 
 
@@ -114,7 +113,9 @@ def _play(bench: Bench, name: str, best: int) -> dict[str, Any]:
         "near_after_s": near_s,
         "direction_changes": judge.direction_changes(counts, wave_at_s, end_s),
         "counts": [(round(at_s - began_s, 1), count) for at_s, count in counts],
-        "advice": [(round(at_s - began_s, 1), one.desired, one.why) for at_s, one in scaling.told],
+        "advice": [
+            (round(at_s - began_s, 1), one.desired, one.holds, one.binds, one.why) for at_s, one in scaling.told
+        ],
         "rate_429": provider_judge.rate_429(rows),
         "answered": sum(row.answered for row in rows),
     }
@@ -135,7 +136,7 @@ class _Scaling:
             if now_s >= self._due_s:
                 self._due_s += self._every_s
                 advice = self._scaler(self._stage)
-                if not self.told or self.told[-1][1] != advice:
+                if not self.told or not advice.same(self.told[-1][1]):
                     self.told.append((time.time(), advice))
                 here = self._fleet.count
                 # Of no advice at all nothing follows; while it holds, nobody comes.

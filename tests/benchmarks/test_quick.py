@@ -276,3 +276,11 @@ def test_starts_are_foretold_and_judged_by_the_first_line_of_each_body(quick: Qu
     assert report["started"] <= report["submitted"] and report["started"] > 0
     assert report["n"] + report["still_waiting"] <= report["forecasts"] <= report["asked_of"]
     assert {"p50_coverage", "p90_coverage", "p90_over_p50", "pinball_vs_plain"} <= report.keys()
+
+
+def test_workers_follow_what_is_advised_and_none_comes_while_the_provider_refuses_all(quick: Quick) -> None:
+    report = quick("autoscale")
+    ours, theirs = report["arms"]["harness"], report["arms"]["celery"]
+    assert report["added_under_429"] == 0 and ours["advice"], ours
+    assert report["best_workers"] in (1, 2) and all(per_s > 0 for per_s in report["sweep_per_s"].values())
+    assert ours["answered"] > 0 and theirs["answered"] > 0 and theirs["workers_max"] > 1, theirs

@@ -43,7 +43,8 @@ def test_the_products_advice_is_read_by_pool_with_its_reason() -> None:
         {"pool": "llm", "desired": 3, "binds": "llm:default", "reason": "adding workers will not help", "holds": True},
     ]
     told = rules.read({"pools": rows}, "llm")
-    assert told == rules.Advice(3, "llm:default: adding workers will not help", holds=True)
+    assert told == rules.Advice(3, "llm:default", "adding workers will not help", holds=True)
+    assert told.same(rules.Advice(3, "llm:default", "in other words", holds=True))
     assert rules.read({"pools": []}, "llm").holds
 
 
