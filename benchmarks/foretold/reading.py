@@ -43,11 +43,11 @@ def forecast_of(item: Mapping[str, Any], read_s: float) -> Forecast | None:
 
 
 class Reader:
-    """One tenant's eyes, on one kept-alive connection."""
+    """One tenant's eyes. A connection for each look: between two the web process may close an idle one."""
 
     def __init__(self, port: int, key: str) -> None:
         self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=60)
-        self._headers = {"Authorization": f"Bearer {key}"}
+        self._headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
 
     def get(self, path: str) -> Any:
         """Return what a GET answers. Raises: Unavailable for any status but 200."""
