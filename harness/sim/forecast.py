@@ -23,7 +23,7 @@ from harness.sim.world import World
 
 COALESCE_S = 0.005  # from what happened to the tick that sees it, and from there to the claim: as in the dispatcher
 HOP_S = 0.003
-BEHIND_LEAST, BEHIND_MOST = 4, 1000  # of what stands behind: of each flow, and in all, put in line at once
+BEHIND_LEAST, BEHIND_MOST = 4, 400  # of what stands behind: of each flow, and in all, put in line at once
 FEW, FEW_SIGMA = 5, 0.5  # times seen that are too few to sample from; how far their mean may be off (logarithm)
 UNKNOWN_SIGMA = 1.0  # of the logarithm of a time that nobody has measured: most kinds of work are that uneven
 OVERDUE = 0.5  # of what it has taken so far: the mean of what is left of an attempt longer than all that were measured
