@@ -24,7 +24,6 @@ SEEN_S = 1.0
 STALE_S = 30.0  # a row of the leader's side that is older tells no waits
 BIN_S = 0.5  # in which what this process let in is counted
 TELL_EVERY_S = 1.0
-ANSWERS_S = 10  # in which answers are counted together: the bins of `demand`
 KEYS_S = 60.0  # a key that was refused so lately is the same submission
 KEYS_MOST = 20_000
 SEEN_MOST = 4_096
@@ -125,7 +124,7 @@ class Doorway:
             if key is not None and self._tally.keys.pop((tenant, key), 0.0) > now_s:
                 # It came again and is a task now, which counts by itself.
                 for (pool, priority, text), n in Counter((t.pool, t.priority, t.signature) for t in tasks).items():
-                    self._count(tenant, (pool, priority, text), "accepted", "", now, tasks=0, once=-n)
+                    self._count(tenant, (pool, priority, text), "accepted", "", now_s, tasks=0, once=-n)
 
     def answered(
         self,
@@ -135,7 +134,6 @@ class Doorway:
         reason: str,
         key: str | None,
         *,
-        now: datetime,
         now_s: float,
         demands: bool,
     ) -> None:
@@ -144,7 +142,7 @@ class Doorway:
         with self._lock:
             again = demands and key is not None and self._again(tenant, key, now_s)
             for asked, n in counts.items():
-                self._count(tenant, asked, code, reason, now, tasks=n, once=n if demands and not again else 0)
+                self._count(tenant, asked, code, reason, now_s, tasks=n, once=n if demands and not again else 0)
 
     def tell(self, connection: Connection, *, now_s: float, at_once: bool = False) -> None:
         """Write down what was answered, a second after the last time. Outside a transaction. Raises: psycopg.Error."""
@@ -158,7 +156,7 @@ class Doorway:
                 connection,
                 [
                     Answer(
-                        at_s=float(at_s),
+                        age_s=max(0.0, now_s - at_s),
                         tenant=tenant,
                         pool=pool,
                         priority=priority,
@@ -254,11 +252,8 @@ class Doorway:
             keys.popitem(last=False)
         return again
 
-    def _count(
-        self, tenant: int, asked: Asked, code: str, reason: str, now: datetime, *, tasks: int, once: int
-    ) -> None:
-        at_s = int(now.timestamp()) // ANSWERS_S * ANSWERS_S
-        found = self._tally.pending.setdefault((at_s, tenant, *asked, code, reason), [0, 0])
+    def _count(self, tenant: int, asked: Asked, code: str, reason: str, now_s: float, *, tasks: int, once: int) -> None:
+        found = self._tally.pending.setdefault((int(now_s), tenant, *asked, code, reason), [0, 0])
         found[0], found[1] = found[0] + tasks, found[1] + once
 
 

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import psycopg
 
@@ -247,7 +247,7 @@ def _commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Ch
     door.way.let_in(tenant.id, tasks, checked.idempotency_key, now=server_now, now_s=now_s)
     later = [task for task in tasks if task.deferred is not None]
     if later:
-        door.way.answered(tenant.id, later, "deferred", "pressure", None, now=server_now, now_s=now_s, demands=False)
+        door.way.answered(tenant.id, later, "deferred", "pressure", None, now_s=now_s, demands=False)
     _ring(door, connection)
     tell(door, connection)
     starts_s = decision.starts_s if isinstance(decision, Defer) else prediction.wait_s
@@ -271,7 +271,6 @@ def _count(door: Door, connection: Connection, tenant: TenantFacts, checked: Che
         error.code,
         str(error.facts.get("reason", error.code)),
         checked.idempotency_key,
-        now=datetime.now(UTC),
         now_s=time.monotonic(),
         demands=error.code == Overload.code,
     )

@@ -69,9 +69,9 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Submissions that a door answered alike in 10 s. `at_s`: epoch seconds; see models.DoorAnswer."""
+    """Submissions that a door answered alike within a second, `age_s` seconds ago; see models.DoorAnswer."""
 
-    at_s: float
+    age_s: float
     tenant: int
     pool: str
     priority: int
@@ -165,7 +165,7 @@ def tell(connection: Connection, answers: Sequence[Answer]) -> None:
     """Add what a door refused or deferred."""
     rows = [
         {
-            "at": one.at_s,
+            "age_s": one.age_s,
             "tenant": one.tenant,
             "pool": one.pool,
             "priority": one.priority,

@@ -1,7 +1,6 @@
 """`manage.py pressure`: the level, each signal with its thresholds, and the changes."""
 
 import json
-import time
 
 import pytest
 from django.conf import settings
@@ -73,7 +72,7 @@ def test_it_lists_what_doors_refused_by_minute_and_reason(stage: Stage) -> None:
         stage.connection,
         [
             door.Answer(
-                at_s=time.time(),
+                age_s=0.0,
                 tenant=stage.tenant,
                 pool="db",
                 priority=3,
