@@ -33,6 +33,11 @@ class Flow:
         else:
             self.ready.append(head)
 
+    def has(self, task: int) -> bool:
+        """Whether a task is ready here."""
+        at = bisect_left(self.ready, task, key=lambda one: one.task)
+        return at < len(self.ready) and self.ready[at].task == task
+
     def take(self, tasks: tuple[int, ...]) -> None:
         """Take tasks away: nearly always the first ones."""
         for task in tasks:

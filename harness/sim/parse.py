@@ -16,7 +16,7 @@ from harness.sim import compare, sections
 from harness.sim import trace as traces
 from harness.sim.plans import FIRST_COME, PLANS
 from harness.sim.replay import tenant_name
-from harness.sim.scenario import Kind, Law, Scenario, Steps, TenantGroup
+from harness.sim.scenario import Kind, Law, Provider, Scenario, Steps, TenantGroup
 from harness.sim.table import Table
 from harness.sim.trace import Trace
 from harness.sim.vary import Value, variations
@@ -72,7 +72,9 @@ def parse(
     duration_s = top.number("duration_s", last_s, above=0)
     pools = _pools(top, trace)
     resources = _resources(top, trace)
-    kinds = _kinds(top, trace, pools, resources)
+    table = top.table("providers", {})
+    providers = {one: sections.provider(one, table.table(one), resources) for one in table.names()}
+    kinds = _kinds(top, trace, pools, resources, providers)
     tenants = _tenants(top, trace, pools, resources)
     for task in trace.tasks if trace else ():
         if task.pool not in pools or task.kind not in kinds:
@@ -101,8 +103,10 @@ def parse(
         pauses=tuple(sections.pause(one) for one in top.tables("pauses")),
         breakers=tuple(sections.breaker(one, resources) for one in top.tables("breakers")),
         losses=tuple(sections.loss(one, pools) for one in top.tables("losses")),
+        providers=providers,
         pressure=top.flag("pressure", default=False),
         foresee_s=top.number("foresee_s", 0.0),
+        admission=top.flag("admission", default=False),
         said=tuple(sections.said(one, duration_s) for one in top.tables("readings")),
         phases=sections.phases(top.tables("phases"), duration_s),
         dispatcher=sections.dispatcher(top.table("dispatcher", {})),
@@ -110,6 +114,10 @@ def parse(
         expect=sections.expect(top.table("expect", {})),
         trace=trace,
     )
+    if scenario.admission and not scenario.pressure:
+        top.refuse("admission", "goes by the level and the waits that pressure = true measures: say that, too")
+    if providers and number > 1:
+        top.refuse("providers", "can't be split into cells: what they refuse isn't a cell's own")
     cells.done()
     top.done()
     return scenario
@@ -140,7 +148,11 @@ def _resources(top: Table, trace: Trace | None) -> dict[str, Steps]:
 
 
 def _kinds(
-    top: Table, trace: Trace | None, pools: Mapping[str, Steps], resources: Mapping[str, Steps]
+    top: Table,
+    trace: Trace | None,
+    pools: Mapping[str, Steps],
+    resources: Mapping[str, Steps],
+    providers: Mapping[str, Provider],
 ) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for traced in trace.kinds if trace else ():
@@ -156,7 +168,7 @@ def _kinds(
         )
     table = top.table("kinds", {} if trace else ...)
     for name in table.names():
-        kinds[name] = sections.kind(name, table.table(name), pools, resources)
+        kinds[name] = sections.kind(name, table.table(name), pools, resources, providers)
     if not kinds:
         top.refuse("kinds", "must name a kind")
     return kinds

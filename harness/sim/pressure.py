@@ -22,29 +22,38 @@ from harness.sim.world import World
 DATABASE, DOWNSTREAM = "database", "downstream"  # the two pools of connections that a scenario may speak of
 
 
+_Arrival = tuple[float, str, str, int]  # when, pool, signature, priority
+
+
 class Recent:
     """What came and what ended lately."""
 
     def __init__(self) -> None:
-        self._arrived: deque[tuple[float, str, str, int]] = deque()
+        self._arrived: deque[_Arrival] = deque()
+        self._refused: deque[_Arrival] = deque()
         self._ended: deque[tuple[float, Task, float, Event, ErrorClass | None]] = deque()
 
     def came(self, task: Task, now_s: float) -> None:
         """A task was submitted."""
         self._arrived.append((now_s, task.pool, task.signature, task.priority))
 
+    def refused(self, pool: str, signature: str, priority: int, now_s: float) -> None:
+        """A task was refused: it is demand, and never comes into the line."""
+        self._refused.append((now_s, pool, signature, priority))
+
     def ended(self, task: Task, slot_s: float, event: Event, error: ErrorClass | None, now_s: float) -> None:
         """An attempt ended."""
         self._ended.append((now_s, task, slot_s, event, error))
 
-    def arrivals(self, now_s: float) -> tuple[Arrived, ...]:
-        """Return what came lately, in bins."""
-        while self._arrived and now_s - self._arrived[0][0] >= ARRIVED_S:
-            self._arrived.popleft()
-        counts = Counter(
-            (pool, signature, priority, int((now_s - at_s) / BIN_S))
-            for at_s, pool, signature, priority in self._arrived
-        )
+    def arrivals(self, now_s: float, *, refused: bool = True) -> tuple[Arrived, ...]:
+        """Return what came lately, in bins; `refused`: with what was refused."""
+        counts = Counter[tuple[str, str, int, int]]()
+        for came in (self._arrived, self._refused) if refused else (self._arrived,):
+            while came and now_s - came[0][0] >= ARRIVED_S:
+                came.popleft()
+            counts.update(
+                (pool, signature, priority, int((now_s - at_s) / BIN_S)) for at_s, pool, signature, priority in came
+            )
         return tuple([Arrived(*key, number) for key, number in sorted(counts.items())])
 
     def attempts(self, now_s: float) -> tuple[Ended, ...]:
@@ -69,8 +78,11 @@ class Recent:
         )
 
 
-def facts(world: World, recent: Recent, said: Mapping[str, float]) -> Facts:
-    """Return the facts that signals are measured from. `said`: readings of what the world doesn't have."""
+def facts(world: World, recent: Recent, said: Mapping[str, float], *, refused: bool = True) -> Facts:
+    """Return the facts that signals are measured from. `said`: readings of what the world doesn't have.
+
+    `refused`: what was refused at the door is among what came.
+    """
     now_s = world.now_s
     waiting = Counter[tuple[str, int, str]]()
     oldest: dict[tuple[str, int, int], float] = {}
@@ -87,7 +99,7 @@ def facts(world: World, recent: Recent, said: Mapping[str, float]) -> Facts:
         waiting=tuple([Waits(*key, number) for key, number in waiting.items()]),
         held=tuple([Held(*key, len(each_s), sum(each_s) / len(each_s)) for key, each_s in held.items()]),
         heads=tuple([Head(*key, world.owners.weight(key[2]), age_s) for key, age_s in oldest.items()]),
-        arrived=recent.arrivals(now_s),
+        arrived=recent.arrivals(now_s, refused=refused),
         ended=recent.attempts(now_s),
         limits=_limits(world),
         connections_busy_ratio=said.get("db_connection_usage", 0.0),
@@ -107,11 +119,15 @@ class Pressure:
         self._world, self._said, self._changed = world, said, changed
         self._memory = Memory()
 
-    def evaluate(self) -> None:
-        """Evaluate once; EVERY_S after the last time."""
+    def facts(self, *, refused: bool = True) -> Facts:
+        """Return the facts of now; `refused`: with what was refused."""
         now_s = self._world.now_s
         said = {one.signal: one.value for one in self._said if one.from_s <= now_s < one.until_s}
-        found = facts(self._world, self.recent, said)
+        return facts(self._world, self.recent, said, refused=refused)
+
+    def evaluate(self) -> None:
+        """Evaluate once; EVERY_S after the last time."""
+        now_s, found = self._world.now_s, self.facts()
         self.lasted_s[self.state.level] += policy.EVERY_S
         self.state, change = policy.step(self.state, policy.measure(found, self._memory), policy.EVERY_S)
         self._memory = policy.learn(self._memory, found, policy.EVERY_S)

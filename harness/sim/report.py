@@ -21,8 +21,15 @@ from harness.sim.track import Track
 CLASSES = ("p0", "p1", "p2", "p3")
 EVENTS = (Event.BURY, Event.FAIL, Event.LOSE, Event.POSTPONE, Event.SUCCEED)
 COUNTS = {str(event) for event in EVENTS} | {
+    "deferred",
+    "expire",
     "handed_back",
+    "in_time",
+    "late",
+    "let_in_early",
     "refused_backlog",
+    "refused_deadline",
+    "refused_pressure",
     "refused_priority",
     "starts_lost",
     "submitted",
@@ -71,6 +78,7 @@ def simulate(scenario: Scenario, *, seed: int | None = None, alike: bool = False
         "starvation": _starvation(cells),
         "pressure": _pressure(cells),
         "eta": _eta(cells, scenario.measure.from_s),
+        "calls": _calls(cells),
         "caps_exceeded": sum(_exceeded(cell) for cell in cells),
         "cost": _cost(cells),
     }
@@ -113,6 +121,25 @@ def _eta(cells: Sequence[Played], from_s: float) -> Tree:
     """How forecasts were borne out that were made since `from_s`, where any were: of all cells together."""
     found = [one for cell in cells if cell.foresight for one in cell.foresight.made.values() if one.at_s >= from_s]
     return dict(_borne(found)) if found else {}
+
+
+def _calls(cells: Sequence[Played]) -> Tree:
+    """What providers saw while it was measured. `use`, `goodput`: of their quotas; of tasks done in time."""
+    found: Tree = {}
+    for cell in cells:
+        for name, place in cell.downstreams.places.items() if cell.downstreams else ():
+            counts, sent = place.counts, max(1, place.counts["sent"])
+            place.pass_time(cell.end_s)
+            found[name] = {
+                "sent": counts["sent"],
+                "rate_429": counts["refused"] / sent,
+                "failed": counts["failed"],
+                "given_back": counts["given_back"],
+                "use": place.used_s / place.quota_s if place.quota_s else 0.0,
+                "goodput": place.useful_s / place.quota_s if place.quota_s else 0.0,
+                "most_in_flight": place.most,
+            }
+    return found
 
 
 def find(figures: Mapping[str, Any], path: str) -> float | None:

@@ -66,6 +66,7 @@ class Task:
     starts: int = 0
     replay: tuple[TracedAttempt, ...] | None = None
     drawn: tuple[float, ErrorClass | None] | None = None
+    deadline_s: float | None = None
 
 
 @dataclass(slots=True)

@@ -7,17 +7,19 @@ Invariants: time never goes back; the same scenario, seed and cell give the same
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
-from harness.policy import admission
 from harness.policy.errors import ErrorClass
 from harness.policy.lifecycle import Event, State
 from harness.policy.pressure import EVERY_S, Change
 from harness.policy.ramp import DOUBLES_EVERY_S, WHOLE_AFTER_S
-from harness.sim import foresight, permits, replay, workload
+from harness.sim import foresight, permits
+from harness.sim.arrivals import Arrivals
 from harness.sim.clock import Clock
+from harness.sim.door import EVERY_S as EVERY_LOOK_S
+from harness.sim.door import Door
+from harness.sim.downstream import Downstreams
 from harness.sim.foresight import Foresight
 from harness.sim.ledger import Reading, between
 from harness.sim.meter import FEW_TENANTS, Meter
@@ -26,8 +28,7 @@ from harness.sim.pressure import Pressure
 from harness.sim.rows import Task, Tenant
 from harness.sim.scenario import Scenario
 from harness.sim.track import STEPS, Track
-from harness.sim.workers import Drawn, Workers, draw
-from harness.sim.workload import Arrival
+from harness.sim.workers import Workers
 from harness.sim.world import World
 
 COST_EVERY = 8  # ticks of which one is timed: reading the time of the process costs as much as a small tick
@@ -56,6 +57,7 @@ class Played:
     pressure: Pressure | None = None
     track: Track | None = None
     foresight: Foresight | None = None
+    downstreams: Downstreams | None = None
 
 
 def play(scenario: Scenario, *, seed: int, cell: int = 0, alike: bool = False, tracked: bool = False) -> Played:
@@ -66,7 +68,7 @@ def play(scenario: Scenario, *, seed: int, cell: int = 0, alike: bool = False, t
     """
     one = _Play(scenario, Random(f"{seed}/{cell}"), cell)
     if alike:
-        one.tasks_dice = Random(f"{seed}/{cell}/tasks")
+        one.arrivals.tasks_dice = Random(f"{seed}/{cell}/tasks")
     if tracked:
         one.track = Track(one.world, one.counts, every_s=scenario.duration_s / STEPS)
     return one.run()
@@ -81,9 +83,12 @@ class _Play:
         self.cost = Cost()
         pools = {pool: self._share(steps[0][1]) for pool, steps in scenario.pools.items()}
         resources = {name: self._share(steps[0][1]) for name, steps in scenario.resources.items()}
+        quotas = {name: one.quota[0][1] for name, one in scenario.providers.items()}
         everybody = [(group, name) for group in scenario.tenants.values() for name in group.names()]
         steps = round(scenario.measure.window_s / scenario.measure.step_s)
-        self.meter = Meter(pools=pools, resources=resources, by_tenant=len(everybody) <= FEW_TENANTS, steps=steps)
+        self.meter = Meter(
+            pools=pools, resources=resources | quotas, by_tenant=len(everybody) <= FEW_TENANTS, steps=steps
+        )
         self.world = World(
             pools,
             resources,
@@ -114,16 +119,34 @@ class _Play:
             sweep_s=scenario.dispatcher.sweep_s,
             began=self.foresight.started if self.foresight else None,
             ended=self._ended,
+            providers=scenario.providers,
         )
         self.pressure = Pressure(self.world, scenario.said, self._level_changed) if scenario.pressure else None
-        self.tasks_dice: Random | None = None
         self.track: Track | None = None
         self._ticked_s = -1.0
         self._tick_planned = False
-        self._first_s: float | None = None
         self._pauses: list[int] = []
         self._phases: dict[str, Reading] = {}
-        self._arrivals = self._all_arrivals(Random(dice.getrandbits(64)))
+        self.arrivals = Arrivals(
+            scenario,
+            self.world,
+            self.clock,
+            self.workers,
+            self.counts,
+            groups=self.groups,
+            dice=Random(dice.getrandbits(64)),
+            came=self._came,
+        )
+        if scenario.admission:
+            assert self.pressure is not None  # the parser says so
+            self.arrivals.door = Door(
+                self.world,
+                scenario.kinds,
+                Random(dice.getrandbits(64)),
+                pressure=self.pressure,
+                counts=self.counts,
+                ripen=self.workers.ripen,
+            )
 
     def run(self) -> Played:
         """Play until nothing is left to happen, or the scenario's end."""
@@ -142,10 +165,11 @@ class _Play:
             if task.state is State.QUEUED and not task.starts:
                 meter.still_waits(task)
         self.cost.cpu_s = time.process_time() - began_s
-        first_s = self._first_s or 0.0
+        first_s = self.arrivals.first_s or 0.0
         last_s = max(first_s, self.workers.last_s)
         played = Played(world, meter, self.counts, self.cost, clock.now_s, first_s, last_s, self._phases)
         played.pressure, played.track, played.foresight = self.pressure, self.track, self.foresight
+        played.downstreams = self.workers.downstreams
         return played
 
     def _plan_ahead(self) -> None:
@@ -164,7 +188,7 @@ class _Play:
             clock.at(breaker.from_s, self._read)
             for step in range(int(WHOLE_AFTER_S / DOUBLES_EVERY_S) + 1):
                 clock.at(breaker.until_s + step * DOUBLES_EVERY_S, self._read)
-        if scenario.breakers:
+        if scenario.breakers or scenario.providers:
             clock.at(0.0, self._read_again)
         for group in scenario.tenants.values():
             for at_s, cap in group.later_caps:
@@ -176,10 +200,14 @@ class _Play:
             clock.at(phase.until_s, self._phase_ends, phase.name)
         for loss in scenario.losses:
             clock.at(loss.at_s, self.workers.kill, loss)
-        self._next_arrival()
+        self.arrivals.next()
         clock.beat(scenario.dispatcher.sweep_s, self._sweep)
         if self.pressure:
             clock.beat(EVERY_S, self._evaluate)
+            if scenario.end_s is not None:  # levels fall when nothing else happens any more
+                clock.at(scenario.end_s, lambda _: None)
+        if scenario.admission:
+            clock.beat(EVERY_LOOK_S, self._look_from_door)
         if self.track:
             clock.beat(self.track.every_s, self._take)
         if scenario.foresee_s:
@@ -194,6 +222,7 @@ class _Play:
     def _begin(self, _: None) -> None:
         measure = self.scenario.measure
         self.meter.begin(measure.until_s)
+        self.workers.measure(measure.until_s)
         self.clock.beat(measure.step_s, self._window)
         self.clock.at(measure.until_s, lambda _: self.meter.finish(self.world.leases.values()))
 
@@ -215,78 +244,18 @@ class _Play:
 
     # -- what comes
 
-    def _all_arrivals(self, dice: Random) -> Iterator[Arrival | replay.Replayed]:
-        if self.scenario.trace is not None:
-            return replay.arrivals(self.scenario.trace, self.world, self.groups)
-        return workload.arrivals(self.scenario.works, self.groups, dice)
-
-    def _next_arrival(self) -> None:
-        arrival = next(self._arrivals, None)
-        if arrival is not None:
-            self.clock.at(arrival.at_s, self._arrive if isinstance(arrival, Arrival) else self._replay, arrival)
-
-    def _arrive(self, arrival: Arrival) -> None:
-        work, tenant = arrival.work, arrival.tenant
-        kinds = [self.scenario.kinds[name] for name in work.kinds]
-        drawn: list[Drawn] = []
-        if self.tasks_dice is not None:  # of what is refused, too: all others take the same
-            drawn = [draw(kinds[number % len(kinds)], self.tasks_dice) for number in range(work.batch)]
-        if self._admitted(tenant, work.priority, work.batch):
-            run = self.world.add_run(tenant, work.fanout_cap) if work.as_run else None
-            tasks = []
-            for number in range(work.batch):
-                kind = kinds[number % len(kinds)]
-                task = self.world.submit(tenant, run, kind.name, kind.pool, work.priority, kind.signature)
-                task.drawn = drawn[number] if drawn else None
-                tasks.append(task)
-                if self.pressure:
-                    self.pressure.recent.came(task, self.clock.now_s)
-            if self.foresight:
-                self.foresight.came(tasks)
-            self._came(work.batch)
-        self._next_arrival()
-
-    def _replay(self, arrival: replay.Replayed) -> None:
-        recorded, now_s = arrival.task, self.clock.now_s
-        # Whether it was admitted was decided when it was recorded.
-        task = self.world.submit(
-            arrival.tenant,
-            arrival.run,
-            recorded.kind,
-            recorded.pool,
-            recorded.priority,
-            recorded.signature,
-            ready=not recorded.ready_s,
-            replay=recorded.attempts,
-        )
+    def _came(self, tasks: list[Task]) -> None:
         if self.pressure:
-            self.pressure.recent.came(task, now_s)
-        if recorded.ready_s:
-            self.clock.at(now_s + recorded.ready_s, self.workers.ripen, task)
-        if recorded.withdrawn_s is not None:
-            self.clock.at(now_s + recorded.withdrawn_s, self._withdraw, task)
-        self._came(1)
-        self._next_arrival()
-
-    def _admitted(self, tenant: Tenant, priority: int, count: int) -> bool:
-        facts = admission.TenantFacts(
-            id=tenant.id, name=tenant.name, top_priority=tenant.top_priority, backlog_quota=tenant.backlog_quota
-        )
-        answer = admission.decide(facts, most_urgent=priority, count=count, backlog=tenant.live)
-        if not isinstance(answer, admission.Reject):
-            return True
-        self.counts[f"refused_{answer.why}"] += count
-        return False
-
-    def _came(self, n: int) -> None:
-        if self._first_s is None:
-            self._first_s = self.clock.now_s
-        self.counts["submitted"] += n
+            for task in tasks:
+                self.pressure.recent.came(task, self.clock.now_s)
+        if self.foresight:
+            self.foresight.came(tasks)
         self._wake()
 
-    def _withdraw(self, task: Task) -> None:
-        if task.id in self.world.tasks and self.world.withdraw(task):
-            self.counts["withdrawn"] += 1
+    def _look_from_door(self, _: None) -> None:
+        assert self.arrivals.door is not None
+        self.arrivals.door.round()
+        self.clock.beat(EVERY_LOOK_S, self._look_from_door)
 
     # -- the dispatcher
 
@@ -376,7 +345,11 @@ class _Play:
             self.clock.at(self.clock.now_s + step * DOUBLES_EVERY_S, self._look_again)
 
     def _read(self, _: None) -> None:
-        self.world.see(permits.outlook(self.world, self.scenario.breakers))
+        found = permits.outlook(self.world, self.scenario.breakers)
+        if self.workers.downstreams is not None:
+            calls = self.workers.downstreams.outlook()
+            found = replace(calls, readings={**found.readings, **calls.readings})
+        self.world.see(found)
         self._wake()
 
     def _read_again(self, _: None) -> None:

@@ -48,6 +48,8 @@ class Kind:
     max_attempts: int = 4
     failures: tuple[tuple[ErrorClass, float], ...] = ()
     retry_after_s: float | None = None
+    calls: str = ""  # the provider that its tasks call, if any
+    call_ratio: float = 1.0  # of its time, at the end, that the call takes
 
     @property
     def signatures(self) -> frozenset[str]:
@@ -102,6 +104,7 @@ class Work:
     as_run: bool = False
     fanout_cap: int | None = None
     skew: float = 0.0
+    deadline_s: float | None = None  # after it came
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +124,25 @@ class Breaker:
     resource: str
     from_s: float
     until_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provider:
+    """What calls go to. `quota`: calls at once that it takes, of which only it knows; what is beyond it is refused
+    after `refuse_after_s`, with `retry_after_s` (0: not named). `down`: when every call fails, from and until.
+
+    The rest is the limit before it, as in resources.toml; `capacity`: its ceiling.
+    """
+
+    quota: Steps
+    capacity: int
+    limiter: str = "csl"
+    floor: int = 1
+    start: int | None = None
+    p0_reserve: int = 0
+    refuse_after_s: float = 0.2
+    retry_after_s: float = 0.0
+    down: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,7 +225,9 @@ class Scenario:
     pauses: tuple[Pause, ...] = ()
     breakers: tuple[Breaker, ...] = ()
     losses: tuple[Loss, ...] = ()
+    providers: Mapping[str, Provider] = field(default_factory=dict)
     pressure: bool = False  # signals are measured, and the level acts
+    admission: bool = False  # the door predicts waits, and goes by them and the level
     said: tuple[Said, ...] = ()
     foresee_s: float = 0.0  # a pass of forecasts comes so often, and is held against what came; 0: none does
     phases: tuple[Phase, ...] = ()

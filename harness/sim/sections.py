@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from math import log
 
 from harness.policy.errors import ErrorClass
+from harness.policy.resources import LIMITERS
 from harness.sim.scenario import (
     Breaker,
     Dispatcher,
@@ -17,6 +18,7 @@ from harness.sim.scenario import (
     Measure,
     Pause,
     Phase,
+    Provider,
     Said,
     Steps,
     TenantGroup,
@@ -28,7 +30,13 @@ CLASSES = ("p0", "p1", "p2", "p3")
 SAID = ("db_connection_usage", "db_pool_wait", "http_pool_wait")  # signals that a world has nothing to read from
 
 
-def kind(name: str, table: Table, pools: Mapping[str, Steps], resources: Mapping[str, Steps]) -> Kind:
+def kind(
+    name: str,
+    table: Table,
+    pools: Mapping[str, Steps],
+    resources: Mapping[str, Steps],
+    providers: Mapping[str, Provider],
+) -> Kind:
     """Read a kind of work."""
     law = table.text("law", "fixed", among=("fixed", "exponential", "lognormal"))
     mean_s = table.number("mean_s", above=0)
@@ -39,6 +47,12 @@ def kind(name: str, table: Table, pools: Mapping[str, Steps], resources: Mapping
     numbers = {one: needs.whole(one, least=1) for one in sorted(needs.names())}
     for resource in numbers:
         declared(needs, resource, resource, resources, "resources")
+    calls = table.text("calls", "")
+    if calls:
+        numbers[declared(table, "calls", calls, providers, "providers")] = 1
+    call_ratio = table.number("call_ratio", 1.0, above=0)
+    if call_ratio > 1.0:
+        table.refuse("call_ratio", "must be at most 1: the share of its time that its call takes")
     failures = table.table("failures", {})
     shares = tuple(
         (ErrorClass(one), failures.number(one))
@@ -51,7 +65,7 @@ def kind(name: str, table: Table, pools: Mapping[str, Steps], resources: Mapping
     kind = Kind(
         name=name,
         pool=declared(table, "pool", table.text("pool"), pools, "pools"),
-        signature=",".join(f"{one}={n}" for one, n in numbers.items()),
+        signature=",".join(f"{one}={n}" for one, n in sorted(numbers.items())),
         law=Law(name=law, mean_s=mean_s, mu=log(mean_s) - sigma * sigma / 2, sigma=sigma),  # type: ignore[arg-type]  # `among`
         est_s=table.number("est_s", mean_s, above=0),
         bundle=table.flag("bundle", default=False),
@@ -60,6 +74,8 @@ def kind(name: str, table: Table, pools: Mapping[str, Steps], resources: Mapping
         max_attempts=table.whole("max_attempts", 4, least=1),
         failures=shares,
         retry_after_s=table.number("retry_after_s") if table.has("retry_after_s") else None,
+        calls=calls,
+        call_ratio=call_ratio,
     )
     table.done()
     return kind
@@ -90,11 +106,40 @@ def work(table: Table, kinds: Mapping[str, Kind], tenants: Mapping[str, TenantGr
         as_run=table.flag("run", default=False),
         fanout_cap=table.whole("fanout_cap") if table.has("fanout_cap") else None,
         skew=table.number("skew", 0.0),
+        deadline_s=table.number("deadline_s", above=0) if table.has("deadline_s") else None,
     )
     if work.fanout_cap is not None and not work.as_run:
         table.refuse("fanout_cap", "is a run's: say run = true")
     table.done()
     return work
+
+
+def provider(name: str, table: Table, resources: Mapping[str, Steps]) -> Provider:
+    """Read a provider and the limit before it."""
+    if name in resources or "," in name or "=" in name:
+        table.refuse("", "must have a name of its own, without ',' and '='")
+    usual = Provider(quota=(), capacity=0)
+    quota = table.steps("quota")
+    capacity = table.whole("capacity", 4 * max(n for _, n in quota), least=1)
+    down = table.any("down", [])
+    spans = down if isinstance(down, list) else [down]
+    if not all(isinstance(one, list) and len(one) == 2 and 0 <= one[0] < one[1] for one in spans):
+        table.refuse("down", "must be an array of [from, until] in seconds")
+    found = Provider(
+        quota=quota,
+        capacity=capacity,
+        limiter=table.text("limiter", usual.limiter, among=LIMITERS),
+        floor=table.whole("floor", usual.floor, least=1),
+        start=table.whole("start", least=1) if table.has("start") else None,
+        p0_reserve=table.whole("p0_reserve", usual.p0_reserve),
+        refuse_after_s=table.number("refuse_after_s", usual.refuse_after_s, above=0),
+        retry_after_s=table.number("retry_after_s", 0.0),
+        down=tuple((float(from_s), float(until_s)) for from_s, until_s in spans),
+    )
+    if found.floor > capacity:
+        table.refuse("floor", f"must be at most capacity, {capacity}")
+    table.done()
+    return found
 
 
 def pause(table: Table) -> Pause:

@@ -27,6 +27,8 @@ def render(figures: Tree) -> str:
         parts.append(_uses("resource", figures["resources"]))
     if figures["eta"].get("n"):
         parts.append(_eta(figures["eta"]))
+    if figures["calls"]:
+        parts.append(_calls(figures["calls"]))
     longest = figures["starvation"]["longest_wait_s"]
     parts.append(f"longest wait {longest:,.1f} s; caps exceeded: {figures['caps_exceeded']}")
     if "by_cell" in figures:
@@ -95,6 +97,21 @@ def _uses(what: str, uses: Tree) -> str:
         rows.append(row)
     head = (what, "use", "while wanted", "Jain slot-s min/mean", "Jain satisfaction min/mean")
     return _table(head, rows)
+
+
+def _calls(calls: Tree) -> str:
+    rows = [
+        (
+            name,
+            f"{one['sent']:,}",
+            f"{one['rate_429']:.2%}",
+            f"{one['use']:.1%}",
+            f"{one['goodput']:.1%}",
+            f"{one['given_back']:,}",
+        )
+        for name, one in calls.items()
+    ]
+    return _table(("provider", "calls", "429", "use of quota", "goodput", "given back"), rows)
 
 
 def _cells(cells: Sequence[Tree]) -> str:

@@ -7,22 +7,26 @@ then; what was released to it meanwhile waits for another, or goes back after UN
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from random import Random
+from types import MappingProxyType
 
 from harness.policy import retry
 from harness.policy.errors import ErrorClass
 from harness.policy.lifecycle import TERMINAL, Event, State
 from harness.sim import replay
 from harness.sim.clock import Clock
+from harness.sim.downstream import Downstreams
 from harness.sim.meter import Meter
 from harness.sim.rows import Lease, Task
-from harness.sim.scenario import Kind, Loss
+from harness.sim.scenario import Kind, Loss, Provider
 from harness.sim.world import World
 
 DEAD_AFTER_S = 20.0  # a worker that has not beaten for so long is gone (store.sessions)
+NO_PROVIDERS: Mapping[str, Provider] = MappingProxyType({})
 UNCLAIMED_S = 10.0  # a released lease that no worker claimed in this time goes back in line (engine.sweep)
 
 Drawn = tuple[float, ErrorClass | None]  # what an attempt takes of its slot, and how it ends
-Ending = tuple[Lease, Task, float, ErrorClass | None]  # slot-seconds, and how the attempt ends
+# Slot-seconds, how the attempt ends, and after how many seconds it makes sense again (None: nobody says).
+Ending = tuple[Lease, Task, float, ErrorClass | None, float | None]
 
 
 class Workers:
@@ -44,11 +48,13 @@ class Workers:
         sweep_s: float,
         began: Callable[[Task], None] | None = None,
         ended: Callable[[Task, float, Event, ErrorClass | None], None] | None = None,
+        providers: Mapping[str, Provider] = NO_PROVIDERS,
     ) -> None:
         self.last_s = 0.0  # when the last task ended
         self._world, self._clock, self._meter, self._dice, self._counts = world, clock, meter, dice, counts
         self._kinds, self._wake, self._sweep_s = kinds, wake, sweep_s
         self._began, self._ended = began, ended
+        self.downstreams = Downstreams(providers, clock, dice, self._over) if providers else None
         self._live = dict(world.slots)
         self._busy = dict.fromkeys(world.slots, 0)
         self._unclaimed: dict[str, deque[Lease]] = {pool: deque() for pool in world.slots}
@@ -86,10 +92,22 @@ class Workers:
             slot_s, error = task.drawn
         else:
             slot_s, error = draw(self._kinds[task.kind], self._dice)
-        self._clock.at(self._clock.now_s + slot_s, self._end, (lease, task, slot_s, error))
+        kind = self._kinds.get(task.kind)
+        if recorded is None and kind is not None and kind.calls and self.downstreams is not None:
+            self.downstreams.begin(lease, task, kind.calls, slot_s, slot_s * kind.call_ratio, error)
+        else:
+            self._clock.at(self._clock.now_s + slot_s, self._end, (lease, task, slot_s, error, None))
+
+    def measure(self, until_s: float) -> None:
+        """What providers do is measured from now on, until then."""
+        if self.downstreams is not None:
+            self.downstreams.measure(until_s)
+
+    def _over(self, lease: Lease, task: Task, slot_s: float, error: ErrorClass | None, after_s: float | None) -> None:
+        self._end((lease, task, slot_s, error, after_s))
 
     def _end(self, ending: Ending) -> None:
-        lease, task, slot_s, error = ending
+        lease, task, slot_s, error, after_s = ending
         if lease.dead:
             return
         recorded = replay.attempt(task)
@@ -106,7 +124,7 @@ class Workers:
             self._die(lease)
             return
         else:
-            event, delay_s = self._verdict(task, error)
+            event, delay_s = self._verdict(task, error, after_s)
             if error is ErrorClass.TIMEOUT and len(lease.members) == 1:
                 zombie_s = self._kinds[task.kind].zombie_s
         spends = int(event in (Event.FAIL, Event.BURY))
@@ -120,6 +138,8 @@ class Workers:
             keep=bool(zombie_s),
         )
         self._counts[str(event)] += 1
+        if event is Event.SUCCEED and task.deadline_s is not None:
+            self._counts["late" if self._clock.now_s > task.deadline_s else "in_time"] += 1
         if self._ended:
             self._ended(task, slot_s, event, error)
         if state in TERMINAL:
@@ -137,7 +157,7 @@ class Workers:
             self._free(lease)
         self._wake()
 
-    def _verdict(self, task: Task, error: ErrorClass | None) -> tuple[Event, float | None]:
+    def _verdict(self, task: Task, error: ErrorClass | None, after_s: float | None) -> tuple[Event, float | None]:
         if error is None:
             return Event.SUCCEED, None
         kind = self._kinds[task.kind]
@@ -146,10 +166,13 @@ class Workers:
             attempts_used=task.attempts_used,
             max_attempts=kind.max_attempts,
             postponements=task.postponements,
-            retry_after_s=kind.retry_after_s if error is ErrorClass.RATE_LIMIT else None,
+            retry_after_s=kind.retry_after_s if error is ErrorClass.RATE_LIMIT and after_s is None else after_s,
             jitter=self._dice.random(),
+            outage=bool(kind.calls) and self.downstreams is not None and self.downstreams.in_outage(kind.calls),
         )
         event = {"retry": Event.FAIL, "postpone": Event.POSTPONE, "fail": Event.BURY}[decision.verdict]
+        if event is Event.FAIL and kind.calls and self.downstreams is not None and error in retry.OF_A_DOWNSTREAM:
+            return event, max(decision.delay_s or 0.0, self.downstreams.retry_wait_s(kind.calls))
         return event, decision.delay_s
 
     def ripen(self, task: Task) -> None:

@@ -153,16 +153,20 @@ class World:
             task.state = TABLE[Event.UNPARK].target(task.state)
         self._make_ready(task)
 
-    def withdraw(self, task: Task) -> bool:
-        """Cancel a task in line. Returns whether it was ready there."""
+    def withdraw(self, task: Task, event: Event = Event.CANCEL) -> bool:
+        """Cancel a task in line, or let it expire. Returns whether it was ready there."""
         flow = self.flows[task.pool].find(self._key(task))
-        if task.state is not State.QUEUED or flow is None or all(head.task != task.id for head in flow.ready):
+        if task.state is not State.QUEUED or flow is None or not flow.has(task.id):
             return False
         flow.take((task.id,))
         if self._watch:
             self._watch.withdrawn(task)
-        self._end(task, TABLE[Event.CANCEL].target(task.state))
+        self._end(task, TABLE[event].target(task.state))
         return True
+
+    def withdraw_unready(self, task: Task, event: Event) -> None:
+        """End a task that waits outside of its line."""
+        self._end(task, TABLE[event].target(task.state))
 
     # -- one tick
 
