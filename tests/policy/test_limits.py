@@ -299,9 +299,11 @@ def test_a_place_is_kept_for_p0_only_while_the_limit_holds_and_p0_was_seen() -> 
     assert [csl.seen(state, terms, now_s, priority) for priority in range(4)] == [10, 9, 9, 9]
     state.mode = RAMP
     assert csl.seen(state, terms, now_s, 1) == 10, "else a kept place would hide whether the limit is used (R1)"
-    state.mode, state.limit = HOLD, 1.0
-    assert csl.seen(state, terms, now_s, 1) == 1, "the last place is everybody's"
-    assert csl.seen(state, terms, now_s + 601, 1) == 1
+    state.mode = HOLD
+    assert csl.seen(state, terms, now_s + 601, 1) == 10
+    for limit in (9.0, 5.0, 1.0):
+        state.limit = limit
+        assert csl.seen(state, terms, now_s, 1) == limit, "of few places none stands idle: P0 is first in line there"
 
 
 def _minutes_of_calls(callers: Callers, seconds: int, one_in: int) -> None:

@@ -38,6 +38,7 @@ START_LEAST = 4  # the first limit of a resource about which nothing is known
 RESTART_RATIO = 0.5  # of the proven ceiling, after a closed breaker or a lost state
 BLOCK_S = 30.0  # a longer Retry-After blocks the resource as a whole: the planner holds its tasks back
 P0_SEEN_S = 600.0  # the reserve for P0 stands while P0 asked in the last ten minutes
+RESERVE_FROM = 10  # a call kept of five would be a fifth idle; there P0 is first in line, as in pools below ten (rule 7)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,8 +138,10 @@ def now_limit(state: State) -> int:
 
 
 def reserve(state: State, terms: Terms, now_s: float) -> int:
-    """Return how many calls are kept for P0 now: in HOLD only (R1), and while P0 asked not long ago."""
-    return terms.reserve if state.mode == HOLD and state.p0_s and now_s - state.p0_s <= P0_SEEN_S else 0
+    """Return how many calls are kept for P0 now: in HOLD only (R1), from ten on, and while P0 asked not long ago."""
+    if state.mode != HOLD or state.limit < RESERVE_FROM or not state.p0_s or now_s - state.p0_s > P0_SEEN_S:
+        return 0
+    return terms.reserve
 
 
 def asked(state: State, now_s: float, priority: int) -> None:

@@ -10,7 +10,8 @@ function P.limit_seen(st, cfg, now, priority)
         local limit = st.limit
         if st.mode == $state.HOLD then
             if P.csl_noisy(st, now) then limit = math.max(1, math.floor($csl.NOISY_RATIO * limit)) end
-            if priority > 0 and st.p0_s > 0 and now - st.p0_s <= $state.P0_SEEN_S then
+            local urgent = st.p0_s > 0 and now - st.p0_s <= $state.P0_SEEN_S
+            if priority > 0 and urgent and st.limit >= $state.RESERVE_FROM then
                 limit = math.max(1, limit - cfg.reserve)
             end
         end
