@@ -38,7 +38,7 @@ START_LEAST = 4  # the first limit of a resource about which nothing is known
 RESTART_RATIO = 0.5  # of the proven ceiling, after a closed breaker or a lost state
 BLOCK_S = 30.0  # a longer Retry-After blocks the resource as a whole: the planner holds its tasks back
 P0_SEEN_S = 600.0  # the reserve for P0 stands while P0 asked in the last ten minutes
-RESERVE_FROM = 10  # a call kept of five would be a fifth idle; there P0 is first in line, as in pools below ten (rule 7)
+RESERVE_FROM = 10  # one of five would be a fifth idle; below, P0 is first in line, as in small pools (rule 7)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
