@@ -14,6 +14,7 @@ from harness.ops.local import more, processes, scaling, supervision
 from harness.ops.local.more import Worker
 from harness.ops.local.places import open_places
 from harness.ops.local.stack import Stack
+from harness.ops.local.supervision import Program
 from harness.policy.autoscale import Advice, Memory
 from harness.policy.errors import Conflict
 from harness.store import autoscale
@@ -69,6 +70,16 @@ def test_who_is_too_many_is_drained_the_emptiest_first_and_never_one_that_was_no
     assert decided(standing(1), [session(1), session(50, host="there")], [added(1, 50)]) == (3, 0, [])
 
 
+def test_while_a_worker_of_the_procfile_starts_nobody_is_added() -> None:
+    def program(up_s: float, pid: int = 7) -> Program:
+        return Program(name="worker_net", state="RUNNING", pid=pid, up_s=up_s, detail="", code=0)
+
+    assert scaling.starting([program(3.0)], pids=[]), "nobody knows yet which pools it will serve"
+    assert not scaling.starting([program(3.0)], pids=[7])
+    assert scaling.starting([program(0.0, pid=0)], pids=[7])
+    assert not scaling.starting([program(61.0)], pids=[]), "it will not come any more"
+
+
 # -- on the real stack
 
 
@@ -108,9 +119,6 @@ def test_processes_are_started_and_drained_and_no_running_task_is_ended(
         (done,) = scaling.apply(stage.connection, places, root, only=["tool_read"])
         return done
 
-    advised(stage, 3)
-    early = round_()
-    assert early.started == () or early.has == 1, "while the Procfile's own starts nobody is added"
     wait_until(lambda: len(live(stage)) == 1, within_s=STARTS_S)
     advised(stage, 3, holds=True)
     assert round_().started == ()

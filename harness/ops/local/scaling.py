@@ -48,7 +48,7 @@ def apply(
     advice = autoscale.now(connection)
     sessions = autoscale.sessions(connection)
     added = more.there(places)
-    unsettled = _starts(supervision.ask(places), {one.pid for one in sessions})
+    unsettled = starting(supervision.ask(places), {one.pid for one in sessions})
     found = []
     for pool, standing in advice.items():
         if only and pool not in only:
@@ -76,8 +76,11 @@ def apply(
     return found
 
 
-def _starts(programs: Sequence[Program], pids: Collection[int]) -> bool:
-    """Whether a worker of the Procfile has just been started: nobody knows yet which pools it will serve."""
+def starting(programs: Sequence[Program], pids: Collection[int]) -> bool:
+    """Return whether a worker of the Procfile has just been started. `pids`: of workers that have a session.
+
+    Nobody knows yet which pools it will serve.
+    """
     return any(
         one.name.startswith(PROCFILE) and one.pid not in pids and (not one.pid or one.up_s < STARTS_S)
         for one in programs
