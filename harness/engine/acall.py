@@ -5,6 +5,7 @@ stopped: on a wish it is cancelled, and its permit ends when it has.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -51,9 +52,12 @@ async def run(
     work = asyncio.ensure_future(passage.arun(fn, lambda do: asyncio.shield(asyncio.wrap_future(_beside(hands, do)))))
     wish = asyncio.ensure_future(_wished(stop, running))
     try:
-        await asyncio.wait({work, wish}, return_when=asyncio.FIRST_COMPLETED)
+        most_s = None if passage.most_s == math.inf else passage.most_s
+        await asyncio.wait({work, wish}, return_when=asyncio.FIRST_COMPLETED, timeout=most_s)
         if work.done():
             return work.result()
+        if not wish.done():
+            raise passage.time_out()
     finally:
         running.calls.discard(stop)
         wish.cancel()

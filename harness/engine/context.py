@@ -1,6 +1,8 @@
 """The context of a running task: `kinds.Context`, fenced. Every effect goes through here or not at all."""
 
+import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -125,8 +127,9 @@ class RunContext:
             running.calls.add(call)
             hand.begin(call)
             begun = True
-            while not call.done and running.stop in (None, DRAIN):
-                call.wait()
+            over_s = time.monotonic() + passage.most_s
+            while not call.done and running.stop in (None, DRAIN) and (left_s := over_s - time.monotonic()) > 0:
+                call.wait(None if left_s == math.inf else left_s)
             if not call.done:
                 call.wait(LEAVE_AFTER_S)
         finally:
@@ -139,6 +142,8 @@ class RunContext:
             else:
                 passage.undo()
             self._asking.end(still=self._calls_run)  # on a thread of the kind's own that outlived it
+        if left and running.stop in (None, DRAIN):
+            raise passage.time_out()
         if left:
             raise Cancelled(running.stop or "stop")
         result: T = call.outcome()

@@ -5,6 +5,7 @@ says, renews what runs, and counts. Invariants: a permit is held until its call 
 has left it (ADR 0011); whatever happens between permit and report, the permit ends; no error of Redis gets to a task.
 """
 
+import math
 import random
 import threading
 import time
@@ -98,7 +99,10 @@ class Downstream:
         """
         if not ask.wants:
             return Passage(None, learns=self.learns, over=self._over)
-        passage = Passage(self._permit(ask, look, left_s, patient), learns=self.learns, over=self._over)
+        lives = [live for want in ask.wants if (live := self.live.get(want.resource)) is not None]
+        most_s = min((live.resource.timeout_s for live in lives), default=math.inf)
+        granted = self._permit(ask, look, left_s, patient)
+        passage = Passage(granted, learns=self.learns, over=self._over, most_s=most_s)
         try:
             for want in ask.wants:
                 room = self._room(want.resource)

@@ -4,6 +4,7 @@ What it meets is an error of work for the task (engine.answers), and a report fo
 """
 
 import inspect
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from harness.engine import answers
 from harness.engine.room import Room
 from harness.kinds import calling
+from harness.kinds.errors import TimedOut
 from harness.policy import ratelimit_headers
 from harness.policy.permits import Granted, Report, Want
 
@@ -32,14 +34,18 @@ class Met:
 class Passage:
     """One call with its permits and its places for a connection. Implements kinds.calling.Calling."""
 
-    __slots__ = ("_granted", "_heard", "_learns", "_over", "_tokens", "_wants", "rooms")
+    __slots__ = ("_granted", "_heard", "_learns", "_over", "_timed_out", "_tokens", "_wants", "most_s", "rooms")
 
-    def __init__(self, granted: Granted | None, *, learns: Callable[[str], bool], over: Over) -> None:
+    def __init__(
+        self, granted: Granted | None, *, learns: Callable[[str], bool], over: Over, most_s: float = math.inf
+    ) -> None:
         """`granted` None: no resource of the call is held by calls. `learns`: whether a resource is told how it ended;
 
-        `over` gets what was met and what may be told of it.
+        `over` gets what was met and what may be told of it; `most_s`: how long the call may take.
         """
         self.rooms: list[Room] = []
+        self.most_s = most_s
+        self._timed_out: TimedOut | None = None
         self._granted = granted
         self._wants: tuple[Want, ...] = granted.wants if granted is not None else ()
         self._learns = learns
@@ -78,6 +84,12 @@ class Passage:
                 return await (fn(self) if takes_call(fn) else fn())
         finally:
             await beside(lambda: self._end(met))
+
+    def time_out(self) -> TimedOut:
+        """Note that it took too long and was left or stopped, and return that as the task's error."""
+        self._timed_out = TimedOut(f"the call took longer than the {self.most_s:g} s that its resource allows")
+        self._timed_out.resource = self._about()
+        return self._timed_out
 
     def undo(self) -> None:
         """The call wasn't made after all: nothing was used, and nothing is learnt."""
@@ -119,7 +131,8 @@ class Passage:
         if self._granted is None:
             return
         about, tokens = self._about(), self._tokens or None
-        report = answers.report(met.error, resource=about, tokens=tokens, latency_s=met.latency_s, heard=self._heard)
+        error = self._timed_out or met.error  # however it ended after that: nobody waited for it
+        report = answers.report(error, resource=about, tokens=tokens, latency_s=met.latency_s, heard=self._heard)
         if report.outcome == "drop" and not tokens:
             report = replace(report, tokens={want.resource: 0 for want in self._wants})  # what is refused uses nothing
         told = report

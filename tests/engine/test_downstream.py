@@ -339,6 +339,32 @@ def test_a_call_that_was_left_keeps_its_permit_until_it_returns(line: Line) -> N
     wait_until(lambda: line.in_flight() == 0 and line.reading().asked == 0, within_s=5)
 
 
+def test_a_call_is_left_after_its_resources_time_and_that_is_a_time_out_of_the_resource(line: Line) -> None:
+    line.set(LLM, timeout_s=0.5)
+    SCRIPT.acts = [lambda call: SCRIPT.go.wait(20)]
+    began_s = time.monotonic()
+    task = line.run()
+    assert 0.5 <= time.monotonic() - began_s < 5
+    row = line.stage.row(task)
+    assert (row["state"], row["attempts_used"]) == ("failed_retryable", 1)
+    attempt = line.stage.connection.execute(
+        "SELECT error_class, message FROM attempt WHERE task_id = %s", (task,)
+    ).fetchone()
+    assert attempt is not None and attempt[0] == "timeout" and "0.5 s that its resource allows" in attempt[1]
+    assert line.in_flight() == 1, "it runs on, and its permit with it"
+    SCRIPT.go.set()
+    wait_until(lambda: line.in_flight() == 0, within_s=5)
+    line.set(LLM, timeout_s=60.0)
+    assert line.stage.state(line.run()) == "succeeded"
+
+
+def test_a_coroutine_is_stopped_after_its_resources_time(line: Line) -> None:
+    line.set(LLM, timeout_s=0.5)
+    task = line.run("test.acall_hangs")
+    assert (line.stage.state(task), SCRIPT.seen) == ("failed_retryable", ["cleaned"])
+    assert line.in_flight() == 0
+
+
 def test_a_running_calls_permit_is_renewed_and_told_to_an_emptied_redis(line: Line) -> None:
     SCRIPT.acts = [lambda call: SCRIPT.go.wait(20)]
     task, thread = line.start()
