@@ -234,17 +234,15 @@ def test_ten_thousand_tenants_with_one_task_each_all_start_and_their_flows_go(st
     stage.lead()
     read_s = time.perf_counter() - began_s
     took_s = []
-    for _ in range(20):
+    for _ in range(100):
         began_s = time.process_time()
         messages = list(stage.tick())
         took_s.append(time.process_time() - began_s)
         assert len(messages) == 100
         stage.connection.execute("DELETE FROM lease_member; DELETE FROM lease")  # they are gone: next
-    assert stage.one("SELECT count(*) FROM task WHERE NOT ready") == 2000
-    assert stage.one("SELECT count(DISTINCT tenant_id) FROM task WHERE NOT ready") == 2000
+    assert stage.one("SELECT count(DISTINCT tenant_id) FROM task WHERE NOT ready") == 10_000
     assert read_s < 3.0
-    assert sorted(took_s)[10] < 0.06  # 20 ms on an idle machine: this is for what is quadratic
-    stage.connection.execute("UPDATE task SET ready = false WHERE ready")
+    assert sorted(took_s)[50] < 0.06  # 20 ms on an idle machine: this is for what is quadratic
     while stage.one("SELECT count(*) FROM flow"):
         assert stage.tick() == []
     assert not len(stage.memory.line("db"))

@@ -64,6 +64,10 @@ def test_i8_not_even_of_a_hundred_thousand(slots: int) -> None:
     assert victims_picks(slots, max(10, slots), 77) == victims_picks(slots, 100_000, 77)
 
 
+def test_i8_nor_of_half_a_million() -> None:
+    assert victims_picks(10, 10, 77) == victims_picks(10, 500_000, 77) != []
+
+
 @pools
 @given(seed=st.integers(0, 10**6), weights=st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=2, max_size=5))
 @few
