@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from harness.engine import sweep, watch
 from harness.engine.schedules import Firing
-from harness.kinds import Calling, Context, NoPermit, RateLimited, Transient, kind
+from harness.kinds import Calling, Context, NoPermit, RateLimited, Transient, calling, kind
 from harness.policy.permits import Ask, Granted, Report, Want
 from harness.store.permits import Permits
 from tests.engine.line import HTTP, LLM, Line, opened
@@ -151,6 +151,26 @@ def test_a_short_wait_is_served_by_wake_up_in_the_slot(line: Line) -> None:
     assert time.monotonic() - freed_s < 3.0, "less than it would have waited"
     assert line.stage.state(task) == "succeeded" and line.stage.row(task)["postponements"] == 0
     assert line.facts()["waited"] == 1
+
+
+def test_no_more_calls_than_connections_are_sent_and_each_wait_for_one_is_measured(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "CONNECTIONS", 1)
+    SCRIPT.acts = [lambda call: SCRIPT.go.wait(20)]
+    first, one = line.start()
+    assert SCRIPT.inside.wait(5)
+    second, other = line.start()
+    wait_until(lambda: line.facts().get("connections_waited_for") == 1, within_s=5)
+    assert line.in_flight() == 2 and SCRIPT.seen == ["called"], "it has its permit, and nothing to send it on"
+    other.join(0.1)
+    SCRIPT.go.set()
+    for thread in (one, other):
+        thread.join(5)
+    assert {line.stage.state(task) for task in (first, second)} == {"succeeded"}
+    waits = line.process.waits.read()[LLM]
+    assert waits["n"] == 2 and waits["max_s"] >= 0.1
+    assert (line.facts()["connections_in_use"], line.facts()["connections_waited_for"], line.in_flight()) == (0, 0, 0)
 
 
 def test_what_is_not_worth_the_slot_goes_back_in_line_without_an_attempt_and_says_why(line: Line) -> None:
