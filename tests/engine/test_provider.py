@@ -106,6 +106,7 @@ def test_whatever_a_429_says_the_task_comes_back_in_time_and_spends_nothing(
     refuse(provider, header.format(in_20_s=in_20_s()))
     task = talk(line)
     assert (line.stage.state(task), line.stage.row(task)["attempts_used"]) == ("queued", 0)
+    assert len(provider.asked) == 1, "one layer tries again, and it isn't the client"
     assert least_s <= line.due_in_s(task) <= most_s
     reading = line.reading()
     assert reading.in_flight == 0 and reading.blocked_until_s - reading.at_s <= 900
@@ -168,6 +169,7 @@ def test_a_provider_that_breaks_hangs_drops_or_crawls_spends_one_attempt_and_its
     with emulated(**behaviour) as provider:
         monkeypatch.setenv("LLM_BASE_URL", provider.base_url)
         task = talk(line)
+        assert provider.emulator.counters.calls == 1, "one layer tries again, and it isn't the client"
     assert line.stage.state(task) == "failed_retryable" and line.error(task)["class"] == error_class
     assert line.stage.row(task)["attempts_used"] == 1
     assert line.facts()[counted] == 1 and line.in_flight() == 0
