@@ -152,6 +152,13 @@ def test_the_system_check_tells_what_does_not_add_up(monkeypatch: pytest.MonkeyP
     assert found["harness.capacity.E001"].level == checks.ERROR
 
 
+def test_what_does_not_add_up_is_told_by_every_command_that_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped: Topology = settings.HARNESS_TOPOLOGY
+    monkeypatch.setattr(settings, "HARNESS_TOPOLOGY", replace(shipped, database_connections=30))
+    with pytest.raises(CommandError, match=r"harness\.capacity\.E001"):
+        call_command("check", stdout=io.StringIO(), stderr=io.StringIO())
+
+
 def test_the_system_check_tells_a_kind_without_its_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped: Topology = settings.HARNESS_TOPOLOGY
     without = {name: one for name, one in shipped.resources.items() if name != "db:main"}
