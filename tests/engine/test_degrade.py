@@ -250,8 +250,8 @@ def test_without_a_cheaper_model_the_same_resource_is_needed_in_every_form() -> 
 )
 def test_a_form_that_makes_no_sense_is_refused_when_the_kind_is_registered(forms: list[Form], told: str) -> None:
     with pytest.raises(Invalid, match=told) as refused:
-        kind("test.refused", pool="llm", input=Words, resources={LLM: 1}, costs=True, degrade=forms)(formed)
-    assert refused.value.field == "degrade" and "test.refused" in refused.value.message
+        kind("test.badly_formed", pool="llm", input=Words, resources={LLM: 1}, costs=True, degrade=forms)(formed)
+    assert refused.value.field == "degrade" and "test.badly_formed" in refused.value.message
 
 
 def test_a_form_that_needs_an_unknown_resource_is_refused_at_the_start(
