@@ -54,6 +54,7 @@ def test_the_openapi_document_says_what_is_taken_and_given(web: Web) -> None:
         "/api/v1/tasks/{task_id}/output",
         "/api/v1/tasks/{task_id}/stream",
         "/api/v1/pressure",
+        "/api/v1/forecasts",
         "/api/v1/usage",
         "/api/v1/runs",
         "/api/v1/runs/{run_id}",
