@@ -19,7 +19,7 @@ from benchmarks.statistics_of_runs import Spread, pairwise, spread
 from harness.policy.errors import HarnessError
 from harness.policy.settings import parse
 
-QUICK_TASKS = 200
+QUICK_TASKS = 1_000
 DRAIN_S = 120.0  # the patience with one drain
 
 

@@ -16,8 +16,9 @@ EACH = 60  # tasks a round: more than the slots
 
 
 def test_an_emptied_redis_loses_no_task(route: Route) -> None:
-    route.dispatcher()
+    dispatcher = route.dispatcher()
     worker = route.worker("db")
+    wait_until(lambda: route.leads(dispatcher), within_s=15)
     with redis.Redis.from_url(route.environment["BROKER_URL"]) as client:
         for number in range(1, ROUNDS + 1):
             worker.send_signal(signal.SIGSTOP)  # what is published now waits in Redis
