@@ -11,6 +11,7 @@ import redis
 from pydantic import BaseModel
 
 from harness.engine import sweep, watch
+from harness.engine.process import Fence, boottime_s
 from harness.engine.schedules import Firing
 from harness.kinds import Calling, Context, NoPermit, RateLimited, Transient, calling, kind
 from harness.policy.permits import Ask, Granted, Report, Want
@@ -357,6 +358,15 @@ def test_a_call_that_was_left_keeps_its_permit_until_it_returns(line: Line) -> N
     assert line.in_flight() == 1 and line.reading().asked == 1
     SCRIPT.go.set()
     wait_until(lambda: line.in_flight() == 0 and line.reading().asked == 0, within_s=5)
+
+
+@pytest.mark.parametrize("name", ["test.call", "test.call_async"])
+def test_no_call_begins_when_the_fence_falls_between_its_permit_and_its_beginning(line: Line, name: str) -> None:
+    # As of a process that was stopped there for longer than anybody waits for it.
+    line.process.fence = Fence(lambda: boottime_s() - 100.0 * line.in_flight())
+    line.run(name)
+    assert SCRIPT.seen == []
+    assert line.in_flight() == 0, "its permit went back"
 
 
 def test_a_call_is_left_after_its_resources_time_and_that_is_a_time_out_of_the_resource(line: Line) -> None:

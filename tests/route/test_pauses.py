@@ -91,7 +91,7 @@ def test_a_pause_outlives_workers_dispatcher_beat_and_redis(route: Route, own_br
     workers = route.workers("system", "tool_read")
     beating = beat(route, tmp_path)
     dispatcher = route.dispatcher()
-    # Most of the calls fail, whatever succeeds meanwhile, and P1 has more work than slots: critical, and P3 is paused by the beat itself.
+    # Most calls fail, whatever succeeds meanwhile, and P1 has more work than slots: critical; the beat pauses P3.
     fail(route.stage, 800, of=1000)
     route.stage.submit("noop.sleep", n=400, priority=1, input='{"sleep_s": 1}')
     wait_until(lambda: level(route) is Level.CRITICAL and KEY in ours(route.stage), within_s=40)
