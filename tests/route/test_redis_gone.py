@@ -21,7 +21,9 @@ def test_an_emptied_redis_loses_no_task(route: Route) -> None:
     wait_until(lambda: route.leads(dispatcher), within_s=15)
     with redis.Redis.from_url(route.environment["BROKER_URL"]) as client:
         for number in range(1, ROUNDS + 1):
-            worker.send_signal(signal.SIGSTOP)  # what is published now waits in Redis
+            worker.send_signal(signal.SIGSTOP)
+            # What it has asked for is still handed to it; after that, what is published waits in Redis.
+            wait_until(lambda: client.info("clients")["blocked_clients"] == 0, within_s=10)
             route.stage.submit("noop.single", n=EACH)
             wait_until(lambda: client.llen("db.p2") > 1, within_s=10)
             client.flushdb()
