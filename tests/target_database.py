@@ -10,6 +10,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
 
+from tests.stage import wait_until
+
 PASSWORD = "Tr0ub4dor-of-the-target"
 VARIABLE = "HARNESS_TARGET_MAIN_URL"
 
@@ -35,8 +37,16 @@ class TargetDatabase:
     def drop(self) -> None:
         with psycopg.connect(self._owner, autocommit=True) as owner:
             owner.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(self.name)))
-            owner.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+            # Autovacuum may be there, which only a superuser may end; it is gone in a moment.
+            wait_until(lambda: self._dropped(owner), within_s=20)
             owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(self.name)))
+
+    def _dropped(self, owner: psycopg.Connection[TupleRow]) -> bool:
+        try:
+            owner.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
 
     def foreign(self) -> psycopg.Connection[TupleRow]:
         """A connection of somebody else; the caller closes it."""
