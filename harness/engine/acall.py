@@ -47,11 +47,6 @@ async def run(
     except asyncio.CancelledError:
         entering.add_done_callback(_undo)
         raise
-    try:
-        asking.look()  # the process may have been stopped since the permit was asked for
-    except BaseException:
-        await asyncio.shield(asyncio.wrap_future(_beside(hands, passage.undo)))
-        raise
     stop = _Stop(asyncio.get_running_loop())
     running.calls.add(stop)
     work = asyncio.ensure_future(passage.arun(fn, lambda do: asyncio.shield(asyncio.wrap_future(_beside(hands, do)))))

@@ -16,7 +16,6 @@ from harness.engine.asking import Asking, Trouble
 from harness.engine.calls import LEAVE_AFTER_S, Call, Hand, is_left
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
-from harness.engine.passage import Passage
 from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
 from harness.engine.steps import Steps
 from harness.engine.targets import Held, Use, told
@@ -120,7 +119,7 @@ class RunContext:
         """Call a declared downstream once. Raises: see `kinds.Context.call`."""
         passage = self._asking.enter(resource, cost)
         running = self._running
-        call = Call(lambda: self._run(passage, fn), self._over)
+        call = Call(lambda: passage.run(fn), self._over)
         begun = False
         try:
             with self._lock:
@@ -149,18 +148,6 @@ class RunContext:
             raise Cancelled(running.stop or "stop")
         result: T = call.outcome()
         return result
-
-    def _run(self, passage: Passage, fn: Callable[..., T]) -> T:
-        """Call, on the call's thread, unless the fence has fallen since the permit was asked for.
-
-        A process that was stopped in between and goes on after its lease was given to another must begin no effect.
-        """
-        try:
-            self._check()
-        except BaseException:
-            passage.undo()
-            raise
-        return passage.run(fn)
 
     async def acall(
         self,

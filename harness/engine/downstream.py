@@ -98,11 +98,11 @@ class Downstream:
         Raises: NoPermit when waiting isn't worth the slot; what `look` raises. Nothing is held then.
         """
         if not ask.wants:
-            return Passage(None, learns=self.learns, over=self._over)
+            return Passage(None, look=look, learns=self.learns, over=self._over)
         lives = [live for want in ask.wants if (live := self.live.get(want.resource)) is not None]
         most_s = min((live.resource.timeout_s for live in lives), default=math.inf)
         granted = self._permit(ask, look, left_s, patient)
-        passage = Passage(granted, learns=self.learns, over=self._over, most_s=most_s)
+        passage = Passage(granted, look=look, learns=self.learns, over=self._over, most_s=most_s)
         try:
             for want in ask.wants:
                 room = self._room(want.resource)

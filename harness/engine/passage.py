@@ -25,8 +25,9 @@ Over = Callable[["Passage", Granted, Report, Report], None]
 
 @dataclass(slots=True)
 class Met:
-    """What a call met: how long it took, and its error, if any, as it was raised."""
+    """What a call met: whether it was begun, how long it took, and its error, if any, as it was raised."""
 
+    begun: bool = False
     latency_s: float = 0.0
     error: BaseException | None = None
 
@@ -34,20 +35,40 @@ class Met:
 class Passage:
     """One call with its permits and its places for a connection. Implements kinds.calling.Calling."""
 
-    __slots__ = ("_granted", "_heard", "_learns", "_over", "_timed_out", "_tokens", "_wants", "most_s", "rooms")
+    __slots__ = (
+        "_granted",
+        "_heard",
+        "_learns",
+        "_look",
+        "_over",
+        "_timed_out",
+        "_tokens",
+        "_wants",
+        "most_s",
+        "rooms",
+    )
 
     def __init__(
-        self, granted: Granted | None, *, learns: Callable[[str], bool], over: Over, most_s: float = math.inf
+        self,
+        granted: Granted | None,
+        *,
+        look: Callable[[], None],
+        learns: Callable[[str], bool],
+        over: Over,
+        most_s: float = math.inf,
     ) -> None:
-        """`granted` None: no resource of the call is held by calls. `learns`: whether a resource is told how it ended;
+        """`granted` None: no resource of the call is held by calls. `look` raises when it must not begin any more:
 
-        `over` gets what was met and what may be told of it; `most_s`: how long the call may take.
+        between the permit and the call a process may have been stopped for longer than anybody waits for it.
+        `learns`: whether a resource is told how it ended; `over` gets what was met and what may be told of it;
+        `most_s`: how long the call may take.
         """
         self.rooms: list[Room] = []
         self.most_s = most_s
         self._timed_out: TimedOut | None = None
         self._granted = granted
         self._wants: tuple[Want, ...] = granted.wants if granted is not None else ()
+        self._look = look
         self._learns = learns
         self._over = over
         self._tokens: dict[str, int] = {}
@@ -68,7 +89,7 @@ class Passage:
             self._heard = found
 
     def run(self, fn: Callable[..., T]) -> T:
-        """Call, on the thread that this runs on. Raises: what `fn` raises, classed (engine.answers)."""
+        """Call, on the thread that this runs on. Raises: what `look` and `fn` raise, classed (engine.answers)."""
         met = Met()
         try:
             with self._meeting(met):
@@ -103,6 +124,8 @@ class Passage:
     def _meeting(self, met: Met) -> Iterator[None]:
         began_s = time.monotonic()
         try:
+            self._look()
+            met.begun = True
             with calling.inside(self):
                 yield
         except BaseException as raised:
@@ -129,6 +152,9 @@ class Passage:
 
     def _end(self, met: Met) -> None:
         if self._granted is None:
+            return
+        if not met.begun:
+            self.undo()
             return
         about, tokens = self._about(), self._tokens or None
         error = self._timed_out or met.error  # however it ended after that: nobody waited for it

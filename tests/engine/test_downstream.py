@@ -366,7 +366,7 @@ def test_no_call_begins_when_the_fence_falls_between_its_permit_and_its_beginnin
     line.process.fence = Fence(lambda: boottime_s() - 100.0 * line.in_flight())
     line.run(name)
     assert SCRIPT.seen == []
-    assert line.in_flight() == 0, "its permit went back"
+    wait_until(lambda: line.in_flight() == 0, within_s=5)  # of a coroutine that is cancelled beside, a moment later
 
 
 def test_a_call_is_left_after_its_resources_time_and_that_is_a_time_out_of_the_resource(line: Line) -> None:
