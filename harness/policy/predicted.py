@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from harness.policy.pressure.facts import BIN_S, WINDOW_S
 from harness.policy.pressure.measure import SHARES, TICK_S
-from harness.policy.pressure.measure import Place as Measured
 
 WAIT_MOST_S = 7 * 86_400.0  # of what hardly moves: nobody is told more
 
@@ -162,18 +160,6 @@ def level_of(place: Place, priority: int, within_s: float, crowds: Sequence[Crow
         if at == len(steps) - 1:
             return WAIT_MOST_S * place.a_second  # everybody fits
     return max(0.0, level + tasks / weight) if weight > 0 else WAIT_MOST_S * place.a_second
-
-
-def of_measured(place: Measured, crowds: Sequence[Sequence[Crowd]], *, covered_s: float = WINDOW_S) -> Place:
-    """Return a place as signals are measured from it, with who waits there by class. `covered_s`: by its arrivals."""
-    bins = int(WINDOW_S / BIN_S)
-    return Place(
-        slots=place.slots,
-        in_use=place.in_use,
-        mean_s=place.mean_s(),
-        rates=tuple([sum(column[:bins]) / min(WINDOW_S, max(covered_s, BIN_S)) for column in place.bins]),
-        crowds=tuple([tuple(one) for one in crowds]),
-    )
 
 
 def crowds_of(backlogs: Sequence[tuple[float, float]]) -> tuple[Crowd, ...]:

@@ -15,10 +15,9 @@ from harness.policy.admission import TARGET_S
 from harness.policy.flow import needs
 from harness.policy.predicted import Crowd, Place, level_of
 from harness.policy.pressure.facts import Held, Limit
-from harness.policy.pressure.measure import PHI_LEAST, S_LEAST
+from harness.policy.pressure.measure import mean_hold_s, phi
 
 EPSILON = 1e-9
-MEAN_S = 1.0  # that a task holds a slot, where nothing has ended and nothing runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ def places(facts: Facts) -> dict[str, Place]:
         name: Place(
             slots=slots,
             in_use=in_use[name],
-            mean_s=_mean_s(ended[name], ended_s[name], in_use[name], held_s[name]),
+            mean_s=mean_hold_s(ended[name], ended_s[name], in_use=in_use[name], held_s=held_s[name]),
             rates=tuple(rates[name]),
             crowds=tuple([tuple(one) for one in crowds[name]]),
         )
@@ -202,13 +201,4 @@ def _slots(facts: Facts, in_use: Mapping[str, float]) -> Iterator[tuple[str, flo
         yield of_pool(pool), float(n)
     for name, limit in facts.limits.items():
         if limit.limit > 0:
-            leases = in_use[of_resource(name)]
-            # Rule R2: the share of a task's life that is spent in calls.
-            phi = min(1.0, max(PHI_LEAST, limit.in_use / leases)) if limit.calls and leases else 1.0
-            yield of_resource(name), limit.limit / phi
-
-
-def _mean_s(ended: float, ended_s: float, in_use: float, held_s: float) -> float:
-    if ended:
-        return max(S_LEAST, ended_s / ended)
-    return max(S_LEAST, held_s / in_use) if in_use else MEAN_S
+            yield of_resource(name), limit.limit / phi(limit, in_use[of_resource(name)])

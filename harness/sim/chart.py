@@ -8,8 +8,6 @@ from html import escape
 
 from harness.sim.track import Track
 
-Lines = Mapping[str, Sequence[float]]
-
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, GAP = 820, 130, 64, 20, 54, 44
 COLOURS = ("#0b6e99", "#c2410c", "#4d7c0f", "#7e22ce", "#b45309", "#0f766e", "#be123c", "#475569")
 DASHES = ("", ' stroke-dasharray="5 3"')

@@ -17,7 +17,7 @@ from harness.policy.resources import Resource
 from harness.policy.settings import QUARANTINE, SYSTEM
 from harness.store import resources, sql
 from harness.store.database import Connection
-from harness.store.pressure import FLOWS_MOST, OWN, STALE_S
+from harness.store.pressure import FLOWS_MOST, OWN, limit_of
 from harness.store.sessions import DEAD_AFTER_S
 
 TASKS_MOST = 100_000  # waiting ones that are counted, in all
@@ -204,14 +204,8 @@ def _place(
 
 def _limits(connection: Connection, configured: Mapping[str, Resource], *, now_s: float) -> dict[str, Limit]:
     kept = resources.kept(connection)
-    found: dict[str, Limit] = {}
-    for name, one in resources.effective(connection, configured).items():
-        now = kept.get(name)
-        if one.resource.held == "task":
-            found[name] = Limit(limit=one.limit, in_use=0, calls=False)
-        elif now is None or now.seen_s is None or now_s - now.seen_s > STALE_S:
-            # Nobody has seen it lately: as wide as it is configured, which promises no more than is so.
-            found[name] = Limit(limit=one.resource.capacity, in_use=0, calls=False)
-        else:
-            found[name] = Limit(limit=min(now.limit_now, one.resource.capacity), in_use=now.in_flight, calls=True)
-    return found
+    return {
+        # One that nobody has seen lately is as wide as it is configured, which promises no more than is so.
+        name: limit_of(one, kept.get(name), now_s=now_s) or Limit(limit=one.resource.capacity, in_use=0, calls=False)
+        for name, one in resources.effective(connection, configured).items()
+    }

@@ -11,10 +11,11 @@ from typing import Any
 from harness.policy.pressure import Change, Facts, Known, Level, Memory, Reading, State
 from harness.policy.pressure.facts import ARRIVED_S, BIN_S, WINDOW_S, Arrived, Ended, Head, Held, Limit, Waits
 from harness.policy.reasons import Code
-from harness.policy.resources import Resource
+from harness.policy.resources import Live, Resource
 from harness.policy.settings import QUARANTINE, SYSTEM
 from harness.store import resources, sql
 from harness.store.database import Connection
+from harness.store.resources import ResourceNow
 from harness.store.sessions import DEAD_AFTER_S
 
 # A flow that waits for one of these doesn't wait for capacity: its tenant, a person or a downstream would free it.
@@ -188,14 +189,20 @@ def _limits(connection: Connection, configured: Mapping[str, Resource]) -> dict[
     assert row is not None
     found: dict[str, Limit] = {}
     for name, one in live.items():
-        seen = kept.get(name)
-        if one.resource.held == "task":
-            found[name] = Limit(limit=one.limit, in_use=0, calls=False)
-        elif seen is None or seen.seen_s is None or row[0] - seen.seen_s > STALE_S:
+        limit = limit_of(one, kept.get(name), now_s=row[0])
+        if limit is None:
             return None
-        else:
-            found[name] = Limit(limit=min(seen.limit_now, one.resource.capacity), in_use=seen.in_flight, calls=True)
+        found[name] = limit
     return found
+
+
+def limit_of(live: Live, kept: ResourceNow | None, *, now_s: float) -> Limit | None:
+    """Return how a resource stands; None: it is held by the call, and nobody has seen it lately."""
+    if live.resource.held == "task":
+        return Limit(limit=live.limit, in_use=0, calls=False)
+    if kept is None or kept.seen_s is None or now_s - kept.seen_s > STALE_S:
+        return None
+    return Limit(limit=min(kept.limit_now, live.resource.capacity), in_use=kept.in_flight, calls=True)
 
 
 def _dumped(found: Mapping[str, Reading]) -> dict[str, dict[str, Any]]:

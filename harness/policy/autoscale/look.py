@@ -11,7 +11,7 @@ from harness.policy.errors import ErrorClass
 from harness.policy.flow import needs
 from harness.policy.pressure.facts import BIN_S, Facts
 from harness.policy.pressure.machine import Reading
-from harness.policy.pressure.measure import DONE
+from harness.policy.pressure.measure import DONE, PHI_LEAST, S_LEAST
 from harness.policy.pressure.signals import Level
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 
@@ -19,8 +19,7 @@ REFUSED_S = 10.0  # so long after a 429 nobody is added: two canaries of a limit
 MINUTE_S = 60.0
 URGENT_BELOW = 2  # P0, P1
 PRIOR_S = 10.0  # that a task takes of which nobody knows anything
-S_LEAST_S = 0.01
-PHI_LEAST, PHI_LEASES = 0.1, 5  # of fewer tasks at work their share in calls is chance
+PHI_LEASES = 5  # of fewer tasks at work their share in calls is chance
 PHI_WEIGHT = 0.15  # of one look each 5 s: an EWMA over 30 s
 # What says that something behind the workers has too much; of refusals `Downstream.refuses` knows more, and sooner.
 STRAINS = ("tool_error_rate", "retry_storm", "db_connection_usage", "db_pool_wait", "http_pool_wait")
@@ -190,7 +189,7 @@ def _work(facts: Facts, pool: str) -> tuple[Work, ...]:
             urgent=urgent[one],
             leases=leases[one],
             a_second=_a_second(bins[one], facts.arrived_s),
-            mean_s=max(S_LEAST_S, took.get(one) or expected_s.get(one) or took.get(None) or PRIOR_S),
+            mean_s=max(S_LEAST, took.get(one) or expected_s.get(one) or took.get(None) or PRIOR_S),
         )
         for one in sorted({*waiting, *leases, *bins})
     )

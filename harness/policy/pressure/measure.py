@@ -21,6 +21,7 @@ SHARES = (0.5, 0.27, 0.15, 0.05)  # of a place, that each class has for certain 
 DEPTH_S = 600.0  # a backlog of so much work is a wait of ten minutes
 LEAST = 20  # calls or attempts, below which a share says nothing
 PHI_LEAST = 0.1
+MEAN_S = 1.0  # that a task holds a slot, where nothing has ended and nothing runs
 S_LEAST = 0.01  # seconds; a shorter service time is one that nobody measured
 MOST = 99.0  # of a ratio, where what it is over is nothing
 ENOUGH = 100  # arrivals a minute; of fewer, five minutes are looked at
@@ -59,9 +60,7 @@ class Place:
 
     def mean_s(self) -> float:
         """Return how long a task holds it, as far as is known."""
-        if self.done:
-            return max(S_LEAST, self.done_s / self.done)
-        return max(S_LEAST, self.held_s / self.in_use) if self.in_use else 1.0
+        return mean_hold_s(self.done, self.done_s, in_use=self.in_use, held_s=self.held_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def places(facts: Facts) -> dict[str, Place]:
             leases[name] += n * held.leases
     for name, limit in limits.items():
         if limit.limit > 0:  # one that somebody has closed isn't a place where work waits for capacity
-            found[name] = Place(limit.limit / _phi(limit, leases[name]))
+            found[name] = Place(limit.limit / phi(limit, leases[name]))
 
     def whose(pool: str, signature: str) -> Iterator[tuple[Place, int]]:
         for name, n in ((pool, 1), *needs(signature)):
@@ -135,10 +134,26 @@ def places(facts: Facts) -> dict[str, Place]:
     return found
 
 
-def _phi(limit: Limit, leases: int) -> float:
+def phi(limit: Limit, leases: float) -> float:
+    """Return the share of a task's life in its slot that it spends in calls (rule R2). `leases`: tasks that need it.
+
+    >>> phi(Limit(limit=10, in_use=5, calls=True), 10), phi(Limit(limit=10, in_use=0, calls=False), 10)
+    (0.5, 1.0)
+    """
     if not limit.calls or not leases:
         return 1.0
     return min(1.0, max(PHI_LEAST, limit.in_use / leases))
+
+
+def mean_hold_s(done: float, done_s: float, *, in_use: float, held_s: float) -> float:
+    """Return how long a task holds a slot: by what has ended, else by the estimates of what holds one, else 1 s.
+
+    >>> mean_hold_s(4, 10.0, in_use=2, held_s=60.0), mean_hold_s(0, 0.0, in_use=2, held_s=60.0)
+    (2.5, 30.0)
+    """
+    if done:
+        return max(S_LEAST, done_s / done)
+    return max(S_LEAST, held_s / in_use) if in_use else MEAN_S
 
 
 def _queue_depth(look: _Look) -> float:
