@@ -2,6 +2,9 @@
 
 import secrets
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,3 +31,16 @@ class OwnRedis:
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._places.servers, ignore_errors=True)
+
+
+@contextmanager
+def own_redis() -> Iterator[OwnRedis]:
+    """A server in a folder that goes with it."""
+    home = Path(tempfile.mkdtemp(prefix="harness-own-redis-"))
+    home.chmod(0o711)  # the server's user passes through to its own folder
+    own = OwnRedis(home)
+    try:
+        yield own
+    finally:
+        own.remove()
+        shutil.rmtree(home, ignore_errors=True)

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from harness.policy import predicted, prospect
+from harness.policy import prospect
 from harness.policy.admission import Wanted
-from harness.policy.predicted import Own, Place
+from harness.policy.predicted import Place
 from harness.policy.pressure import Level
+from harness.policy.prospect import Mine
 from harness.store import door
 from harness.store.database import Connection
 from harness.store.door import Answer, Asked, OwnLine, Seen
@@ -208,25 +209,16 @@ class Doorway:
         known = self._known.get((tenant, asked))
         if known is None or self._at_s is None or now_s - self._seen_s > STALE_S:
             return None, None
-        pool, priority, text = asked
-        mine, mine_alike, others = self._since(tenant, asked, known.read_s)
-        first: list[float | None] = []
-        last: list[float | None] = []
-        for at, (name, n) in enumerate(prospect.of_task(pool, text)):
-            place = self._places.get(name)
-            if place is None:
-                return None, None
-            there = known.own.tasks + mine if at == 0 else n * (known.own.alike + mine_alike)
-            for found, more in ((first, 0), (last, n * (count - 1))):
-                own = Own(
-                    ahead=there + more,
-                    weight=known.seen.weight,
-                    fresh=n * (known.own.fresh + mine + others) + more,
-                    in_flight=known.seen.in_flight,
-                    cap=known.seen.cap,
-                )
-                found.append(predicted.wait_s(place, priority, own))
-        return predicted.worst_s(first), predicted.worst_s(last)
+        since, alike, others = self._since(tenant, asked, known.read_s)
+        mine = Mine(
+            tasks=known.own.tasks + since,
+            alike=known.own.alike + alike,
+            fresh=known.own.fresh + since + others,
+            weight=known.seen.weight,
+            in_flight=known.seen.in_flight,
+            cap=known.seen.cap,
+        )
+        return prospect.waits_s(self._places, *asked, mine, count)
 
     def _since(self, tenant: int, asked: Asked, read_s: float) -> tuple[int, int, int]:
         """What this process let in of the class: own tasks since a look, those alike, and others' since the row."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.policy.admission import TARGET_S
 from harness.policy.flow import needs
-from harness.policy.predicted import Crowd, Place, level_of
+from harness.policy.predicted import Crowd, Own, Place, level_of, wait_s, worst_s
 from harness.policy.pressure.facts import Held, Limit
 from harness.policy.pressure.measure import mean_hold_s, phi
 
@@ -78,6 +78,21 @@ class Facts:
     service_s: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mine:
+    """A tenant at the door. `tasks`: its own of the (pool, priority) in line, `alike`: of those, of the signature too;
+
+    `fresh`: of all tenants, how many came after the places were looked at. `in_flight`, `cap`: of its tasks.
+    """
+
+    tasks: float
+    alike: float
+    fresh: float
+    weight: float
+    in_flight: int
+    cap: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Let:
     """Let so many deferred tasks of a tenant into the line, the oldest first."""
@@ -139,6 +154,29 @@ def places(facts: Facts) -> dict[str, Place]:
         )
         for name, slots in _slots(facts, in_use)
     }
+
+
+def waits_s(
+    found: Mapping[str, Place], pool: str, priority: int, signature: str, mine: Mine, count: int
+) -> tuple[float | None, float | None]:
+    """Return how long the first and the last of `count` tasks of a tenant would wait. None: nobody can say."""
+    first: list[float | None] = []
+    last: list[float | None] = []
+    for at, (name, n) in enumerate(of_task(pool, signature)):
+        place = found.get(name)
+        if place is None:
+            return None, None
+        ahead = mine.tasks if at == 0 else n * mine.alike
+        for waits, more in ((first, 0), (last, n * (count - 1))):
+            own = Own(
+                ahead=ahead + more,
+                weight=mine.weight,
+                fresh=n * mine.fresh + more,
+                in_flight=mine.in_flight,
+                cap=mine.cap,
+            )
+            waits.append(wait_s(place, priority, own))
+    return worst_s(first), worst_s(last)
 
 
 def let_in(facts: Facts, found: Mapping[str, Place]) -> list[Let]:

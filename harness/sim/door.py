@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import median
 
-from harness.policy import admission, predicted, prospect
+from harness.policy import admission, prospect
 from harness.policy.admission import Decision, TenantFacts, Wanted
 from harness.policy.lifecycle import Event
-from harness.policy.predicted import Own, Place
+from harness.policy.predicted import Place
 from harness.policy.pressure.facts import BIN_S, WINDOW_S
-from harness.policy.prospect import Came, Deferred, Ran, Waits
+from harness.policy.prospect import Came, Deferred, Mine, Ran, Waits
 from harness.sim.pressure import Pressure
 from harness.sim.rows import Task, Tenant
 from harness.sim.scenario import Kind, Work
@@ -114,28 +114,17 @@ class Door:
 
     def _waits_s(self, tenant: Tenant, asked: Asked, count: int) -> tuple[float | None, float | None]:
         """Return how long the first and the last of `count` tasks would wait."""
-        pool, priority, signature = asked
-        look = self._look
-        first: list[float | None] = []
-        last: list[float | None] = []
-        mine = look.own[tenant.id, pool, priority] + look.since[tenant.id, pool, priority]
-        alike = look.own[tenant.id, pool, priority, signature] + look.since[tenant.id, pool, priority, signature]
-        fresh = look.since[pool, priority]
-        for at, (name, n) in enumerate(prospect.of_task(pool, signature)):
-            place = look.places.get(name)
-            if place is None:
-                return None, None
-            ahead = mine if at == 0 else n * alike
-            for found, more in ((first, 0), (last, n * (count - 1))):
-                own = Own(
-                    ahead=ahead + more,
-                    weight=tenant.weight,
-                    fresh=n * fresh + more,
-                    in_flight=tenant.in_flight,
-                    cap=tenant.cap,
-                )
-                found.append(predicted.wait_s(place, priority, own))
-        return predicted.worst_s(first), predicted.worst_s(last)
+        look, of_class = self._look, (tenant.id, *asked[:2])
+        of_those = (tenant.id, *asked)
+        mine = Mine(
+            tasks=look.own[of_class] + look.since[of_class],
+            alike=look.own[of_those] + look.since[of_those],
+            fresh=look.since[asked[:2]],
+            weight=tenant.weight,
+            in_flight=tenant.in_flight,
+            cap=tenant.cap,
+        )
+        return prospect.waits_s(look.places, *asked, mine, count)
 
     # -- beside the line
 

@@ -1,17 +1,15 @@
 """Real processes on the route: dispatchers and workers, as the Procfile starts them."""
 
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests.own_redis import OwnRedis
+from tests.own_redis import OwnRedis, own_redis
 from tests.stage import Stage, wait_until
 
 ENDS_S = 15.0
@@ -89,9 +87,5 @@ def route(stage: Stage, process_environment: dict[str, str], tmp_path: Path) -> 
 @pytest.fixture
 def own_broker() -> Iterator[OwnRedis]:
     """A Redis of this test's own."""
-    home = Path(tempfile.mkdtemp(prefix="harness-own-broker-"))
-    home.chmod(0o711)  # the server's user passes through to its own folder
-    broker = OwnRedis(home)
-    yield broker
-    broker.remove()
-    shutil.rmtree(home, ignore_errors=True)
+    with own_redis() as broker:
+        yield broker

@@ -1,11 +1,9 @@
 """Redis is emptied or away, or a worker dies: permits are never more than before, and none is lost for long."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ import redis
 
 from harness.policy.permits import PREFIX, Granted, Refused
 from harness.store.permits import Permits
-from tests.own_redis import OwnRedis
+from tests.own_redis import OwnRedis, own_redis
 from tests.stage import wait_until
 from tests.store.permit_cast import SUCCESS, Resources, ask, granted, most_at_once, process
 
@@ -27,12 +25,8 @@ THREADS = 6  # of each process: twice what may be under way
 
 @pytest.fixture
 def own() -> Iterator[OwnRedis]:
-    home = Path(tempfile.mkdtemp(prefix="harness-own-redis-"))
-    home.chmod(0o711)  # the server's user passes through to its own folder
-    own = OwnRedis(home)
-    yield own
-    own.remove()
-    shutil.rmtree(home, ignore_errors=True)
+    with own_redis() as own:
+        yield own
 
 
 def empty(own: OwnRedis) -> None:
