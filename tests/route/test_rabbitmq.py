@@ -72,13 +72,13 @@ def test_a_killed_worker_on_rabbitmq_loses_no_task(hall: Hall) -> None:
     route = hall.route
     route.dispatcher()
     worker = route.worker("tool_read")
-    tasks = route.stage.submit("noop.sleep", n=8, input='{"sleep_s": 3}')
+    tasks = route.stage.submit("noop.sleep", n=8, input='{"sleep_s": 8}')
     wait_until(lambda: route.count("running") == 8, within_s=15)
     assert hall.counts("tool_read") == (0, 8)
     worker.kill()
     worker.wait()
     route.worker("tool_read")
-    wait_until(lambda: route.count("succeeded") == 8, within_s=40)
+    wait_until(lambda: route.count("succeeded") == 8, within_s=60)
     for task in tasks:
         assert route.stage.events(task) == ["submit", "claim", "lose", "claim", "succeed"]
         assert (route.stage.row(task)["lost_starts"], route.stage.row(task)["attempts_used"]) == (1, 0)
