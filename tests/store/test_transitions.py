@@ -7,11 +7,13 @@ from itertools import product
 import psycopg
 import pytest
 
+from harness.policy import verbs
 from harness.policy.capacity import OTHER_CONNECTIONS
 from harness.policy.lifecycle import LIVE, TERMINAL, Event, State, legal_changes
+from harness.policy.verbs import Asked
 from harness.store import sessions, transitions
-from harness.store.transitions import Outcome
-from tests.stage import Stage
+from harness.store.transitions import By, Outcome
+from tests.stage import Stage, wait_until
 from tests.store.forced import into
 
 ILLEGAL = [(a, b) for a, b in product(State, State) if a != b and (a, b) not in legal_changes()]
@@ -167,6 +169,38 @@ def test_a_cancel_of_one_bundle_member_leaves_the_others(stage: Stage) -> None:
     assert transitions.cancel(stage.connection, tasks[2], actor="tenant") == "cancelled"
     claimed = stage.claim(message, session)
     assert [one.id for one in claimed] == [*tasks[:2], *tasks[3:]]
+
+
+@pytest.mark.parametrize("backs_off", [False, True])
+def test_a_claim_leaves_a_task_alone_that_left_its_lease_while_the_claim_waited(stage: Stage, backs_off: bool) -> None:
+    """It was paused and resumed meanwhile: back in line (or waiting for its time) under the release_no that it had."""
+    session = stage.add_session({"db": 1})
+    tasks = stage.submit("noop", n=3)
+    (message,) = stage.tick()
+    claimed: list[int] = []
+    with stage.open() as worker, stage.open() as people:
+
+        def claim() -> None:
+            given = {"session": session, "pid": 1, "actor": "test worker"}
+            claimed.extend(one.id for one in transitions.claim(worker, message.lease, message.token, **given))
+
+        thread = threading.Thread(target=claim)
+        with people.transaction():
+            people.execute("SELECT FROM lease FOR UPDATE")
+            thread.start()
+            waits = "SELECT count(*) > 0 FROM pg_locks WHERE pid = %s AND NOT granted"
+            wait_until(lambda: stage.one(waits, worker.info.backend_pid), within_s=10)
+            for verb in (verbs.pause, verbs.resume):
+                done = transitions.act(people, [tasks[1]], verb, Asked(hold="operator"), By(actor="test"))
+                assert done[tasks[1]].outcome in ("paused", "resumed")
+            if backs_off:
+                people.execute(
+                    "UPDATE task SET ready = false, not_before = now() + interval '1 hour' WHERE id = %s", (tasks[1],)
+                )
+        thread.join(10)
+    assert claimed == [tasks[0], tasks[2]]
+    assert stage.state(tasks[1]) == "queued"
+    assert stage.one("SELECT count(*) FROM lease_member WHERE task_id = %s", tasks[1]) == 0
 
 
 def test_a_running_task_is_wished_to_stop_and_its_next_exit_obeys(stage: Stage) -> None:

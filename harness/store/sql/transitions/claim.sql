@@ -26,7 +26,11 @@ locked AS MATERIALIZED (
                      (SELECT mean_s FROM estimate WHERE estimate.kind = t.kind), 0) * 0.5) ELSE false END AS late
     FROM (SELECT m.*, l.degraded FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m CROSS JOIN LATERAL (
         SELECT id, kind, start_by, deadline FROM task
-        WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval') FOR UPDATE) t
+        WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval')
+          -- While this waited for the lease the task may have left it (paused) and be back in line (resumed), under the same
+          -- release_no: members are seen as they were before the wait, the task's row as it is.
+          AND NOT ready AND not_before IS NULL
+        FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET

@@ -15,6 +15,7 @@ tried AS MATERIALIZED (
     FROM (SELECT m.* FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m LEFT JOIN LATERAL (
         SELECT id FROM task
         WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval')
+          AND NOT ready AND not_before IS NULL -- else it has left the lease since: the next round sees that
         FOR UPDATE SKIP LOCKED) t ON true
 ),
 busy AS MATERIALIZED (
