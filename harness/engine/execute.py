@@ -71,7 +71,8 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
                 running.taken_over, running.taken_over_s = True, time.monotonic()
             running.thread_over = True
             gone = not running.left
-        if gone:
+        # Past its fence a process hands back what it held, of threads too that have ended by that.
+        if gone and process.fence.is_open():
             process.free(running)
         if running.watched:
             process.live.look(running.watched)
