@@ -181,8 +181,8 @@ def test_a_claim_leaves_a_task_alone_that_left_its_lease_while_the_claim_waited(
     with stage.open() as worker, stage.open() as people:
 
         def claim() -> None:
-            given = {"session": session, "pid": 1, "actor": "test worker"}
-            claimed.extend(one.id for one in transitions.claim(worker, message.lease, message.token, **given))
+            found = transitions.claim(worker, message.lease, message.token, session=session, pid=1, actor="test worker")
+            claimed.extend(one.id for one in found)
 
         thread = threading.Thread(target=claim)
         with people.transaction():
