@@ -109,7 +109,7 @@ def _before(last: Mapping[str, Any]) -> Before:
     ends = {task: _range(end_p50, end_p90) for task, _, _, end_p50, end_p90 in last["shown"]}
     ends |= {OF_RUN - run: _range(end_p50, end_p90) for run, end_p50, end_p90 in last["runs"]}
     borne = [
-        Borne(priority, Range(raw50, raw90), None if p50 is None else Range(p50, p90), age_s, actual_s)
+        Borne(priority, _kept(raw50, raw90), None if p50 is None else _kept(p50, p90), age_s, actual_s)
         for priority, age_s, raw50, raw90, p50, p90, actual_s, _ in last["borne"]
     ]
     return Before(
@@ -127,6 +127,11 @@ def _before(last: Mapping[str, Any]) -> Before:
 
 def _range(p50_s: float | None, p90_s: float | None) -> Range:
     return Range(math.inf if p50_s is None else p50_s, math.inf if p90_s is None else p90_s)
+
+
+def _kept(p50_s: float, p90_s: float) -> Range:
+    """Return a range as it was before it was written down: what lay beyond the horizon was in nobody's sight."""
+    return Range(*(value if value < HORIZON_S else math.inf for value in (p50_s, p90_s)))
 
 
 def _play(seen: Seen, dice: Random, began_s: float) -> list[Replayed] | None:
@@ -290,7 +295,7 @@ def _figures(calibration: Calibration, before: Before) -> dict[str, Any]:
     known = [
         (one, plain_s)
         for one, plain_s in zip(before.borne, before.plain_s, strict=True)
-        if one.actual_s is not None and one.shown is not None
+        if one.actual_s is not None and one.shown is not None and math.isfinite(one.shown.p90_s)
     ][: eta.JUDGED]
     ours_s = sum(eta.pinball(one.actual_s, one.shown) for one, _ in known if one.actual_s is not None and one.shown)
     plain = sum(eta.pinball(one.actual_s, Range(p, p)) for one, p in known if one.actual_s is not None)
