@@ -8,6 +8,8 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,15 @@ from psycopg import sql  # noqa: E402
 from benchmarks import bare, effects, servers  # noqa: E402
 from benchmarks.submission import Item, Submitter  # noqa: E402
 from harness.engine import operate, submit  # noqa: E402
+from harness.engine.doorway import Doorway, Prediction  # noqa: E402
 from harness.engine.submit import Door, TaskRequest  # noqa: E402
 from harness.kinds import registry  # noqa: E402
-from harness.policy.admission import TenantFacts  # noqa: E402
+from harness.policy.admission import TenantFacts, Wanted  # noqa: E402
 from harness.policy.errors import Conflict  # noqa: E402
+from harness.policy.pressure import Level  # noqa: E402
 from harness.store import keys  # noqa: E402
 from harness.store.database import Connection, Role, connect  # noqa: E402
+from harness.store.transitions import NewTask  # noqa: E402
 
 TENANT = "bench"
 UNLIMITED = 2_000_000_000  # of a tenant's caps: the queue is measured, not the quota
@@ -202,6 +207,36 @@ def bulk(n: int, calls: int) -> dict[str, Any]:
             submit.submit(door, connection, facts, requests, actor="bench")
             per_s.append(n / (time.perf_counter() - began_s))
     return {"per_s": per_s} | counts()
+
+
+def admission(n: int) -> dict[str, list[float]]:
+    """Submit n times a single no-op through three doors in turn; return the milliseconds of each.
+
+    `blind` predicts nothing, `usual` as the product's does, `looking` reads all that it knows anew each time (the
+    product's does that at its start, and a part of it once a second).
+    """
+    facts, took_ms = tenant(), {name: list[float]() for name in ("blind", "usual", "looking")}
+    ways = {"blind": _Blind(), "usual": Doorway(), "looking": Doorway()}
+    doors = {name: Door(body_max_bytes=settings.HARNESS_BODY_MAX_BYTES, way=way) for name, way in ways.items()}
+    with open_connection("web") as connection:
+        for i in range(n + 1):
+            doors["looking"] = replace(doors["looking"], way=Doorway())
+            for name, door in doors.items():
+                began_s = time.perf_counter()
+                submit.submit(door, connection, facts, [TaskRequest(kind="noop", input={"tag": "door"})], actor="bench")
+                if i:  # the first of each prepares its statements
+                    took_ms[name].append(1000 * (time.perf_counter() - began_s))
+    return took_ms
+
+
+class _Blind(Doorway):
+    """A door that knows of no waits, and asks nobody."""
+
+    def predict(
+        self, connection: Connection, tenant: int, tasks: Sequence[NewTask], *, now: datetime, now_s: float
+    ) -> Prediction:
+        wanted = [Wanted(priority=task.priority) for task in tasks]
+        return Prediction(level=Level.NORMAL, wanted=wanted, of=range(len(tasks)))
 
 
 def counts() -> dict[str, int]:

@@ -111,6 +111,7 @@ def test_every_submitted_task_is_a_row_with_payload_and_trace_when_the_answer_co
     assert len(set(report["engine_rows"].values())) == 1
     for key in ("engine_per_s", "run_1000_ms", "single_p50_ms", "single_p95_ms"):
         assert report[key] > 0
+    assert {"admission_adds_ms", "admission_look_adds_ms"} <= report.keys()
 
 
 def test_the_buffers_of_a_tick_do_not_grow_with_the_backlog(quick: Quick) -> None:
