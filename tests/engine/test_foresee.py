@@ -220,8 +220,8 @@ def test_what_was_beyond_the_horizon_is_no_loss_in_seconds(stage: Stage) -> None
     ended = stage.submit(n=120)
     stage.connection.execute(
         "INSERT INTO forecast_borne (task_id, priority, at, raw_p50_s, raw_p90_s, shown_p50_s, shown_p90_s, plain_s, "
-        "actual_s) SELECT id, 2, clock_timestamp() - interval '1 second' * (60 * (row_number() OVER () / 8)), 10, x.p90, "
-        "10, x.p90, 30, 10 FROM unnest(%s::bigint[]) WITH ORDINALITY AS y(id, n), "
+        "actual_s) SELECT id, 2, clock_timestamp() - interval '1 second' * (60 * (row_number() OVER () / 8)), 10, p90, "
+        "10, p90, 30, 10 FROM unnest(%s::bigint[]) WITH ORDINALITY AS y(id, n), "
         "LATERAL (SELECT CASE WHEN n %% 2 = 0 THEN 20 ELSE 86400 END) AS x(p90)",
         (ended,),
     )
@@ -229,7 +229,7 @@ def test_what_was_beyond_the_horizon_is_no_loss_in_seconds(stage: Stage) -> None
     seen = forecasts.last_pass(stage.connection)
     assert seen is not None and seen.calibration["n"] == 120
     assert seen.calibration["pinball_s"] == pytest.approx(1.0)  # a tenth of the 10 s that its P90 was too far
-    assert seen.calibration["pinball_ratio"] == pytest.approx(1.0 / 12.0)  # 0.5 and 0.1 of the 20 s that the other was too far
+    assert seen.calibration["pinball_ratio"] == pytest.approx(1.0 / 12.0)  # the other: 0.5 and 0.1 of 20 s
 
 
 def test_what_is_shown_moves_slowly_unless_something_happened_and_then_says_what(stage: Stage) -> None:
