@@ -11,7 +11,7 @@ from harness.policy.errors import ErrorClass
 from harness.policy.flow import needs
 from harness.policy.pressure.facts import BIN_S, Facts
 from harness.policy.pressure.machine import Reading
-from harness.policy.pressure.measure import DONE, PHI_LEAST, S_LEAST
+from harness.policy.pressure.measure import DONE, PHI_LEAST, S_LEAST, lasting
 from harness.policy.pressure.signals import Level
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
 
@@ -169,7 +169,7 @@ def _work(facts: Facts, pool: str) -> tuple[Work, ...]:
     urgent: dict[str, int] = defaultdict(int)
     leases: dict[str, int] = defaultdict(int)
     expected_s: dict[str, float] = {}
-    bins: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    bins: dict[str, list[int]] = defaultdict(lambda: [0] * int(MINUTE_S / BIN_S))
     for waits in facts.waiting:
         if waits.pool == pool:
             waiting[waits.signature] += waits.number
@@ -188,7 +188,7 @@ def _work(facts: Facts, pool: str) -> tuple[Work, ...]:
             waiting=waiting[one],
             urgent=urgent[one],
             leases=leases[one],
-            a_second=_a_second(bins[one], facts.arrived_s),
+            a_second=lasting(bins[one], facts.arrived_s),
             mean_s=max(S_LEAST, took.get(one) or expected_s.get(one) or took.get(None) or PRIOR_S),
         )
         for one in sorted({*waiting, *leases, *bins})
@@ -203,13 +203,3 @@ def _took(facts: Facts, pool: str) -> dict[str | None, float]:
             times[one.signature].append(one.slot_s)
             times[None].append(one.slot_s)
     return {name: sum(found) / len(found) for name, found in times.items()}
-
-
-def _a_second(bins: Mapping[int, int], covered_s: float) -> float:
-    """Return tasks a second as a load that lasts: without the bin that has most. What came at once is what waits."""
-    whole = sum(bins.values())
-    if not whole:
-        return 0.0
-    if covered_s < MINUTE_S:
-        return whole / max(covered_s, BIN_S)
-    return (whole - max(bins.values())) / (MINUTE_S - BIN_S)

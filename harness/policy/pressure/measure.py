@@ -200,21 +200,31 @@ def _demand(look: _Look) -> float:
 
 
 def _rate(place: Place, covered_s: float) -> float:
-    """Return tasks a second that come to a place, as a load that lasts: without the bin that has most.
-
-    So one run of a thousand nodes, submitted at once, is a queue and no demand.
-    """
+    """Return tasks a second that come to a place, as a load that lasts; of few, over some minutes."""
     bins: list[int] = [sum(column) for column in zip(*place.bins, strict=True)]
-    last = bins[: int(WINDOW_S / BIN_S)]
-    if covered_s < WINDOW_S:
-        return sum(last) / WINDOW_S
-    if sum(last) >= ENOUGH:
-        return (sum(last) - max(last)) / (WINDOW_S - BIN_S)
     minute = int(WINDOW_S / BIN_S)
+    last = bins[:minute]
+    if covered_s < WINDOW_S or sum(last) >= ENOUGH:
+        return lasting(last, covered_s)
     minutes = [sum(bins[at : at + minute]) for at in range(0, int(min(covered_s, ARRIVED_S) / BIN_S), minute)]
     if len(minutes) < 2:
         return sum(last) / WINDOW_S
     return (sum(minutes) - max(minutes)) / (WINDOW_S * (len(minutes) - 1))
+
+
+def lasting(last: Sequence[int], covered_s: float) -> float:
+    """Return tasks a second as a load that lasts: without the bin that has most, of those of the last minute.
+
+    So one run, submitted at once, is a queue and no demand, however many nodes it has. `covered_s` below a minute:
+    more came than is looked at, by one run of ten thousand or by a flood, which fills the bin before, too.
+
+    >>> lasting([0, 1000, 0, 0, 0, 0], 300.0), lasting([10_000], 4.0), lasting([4000, 4000, 2000, 0, 0, 0], 25.0)
+    (0.0, 0.0, 400.0)
+    """
+    if covered_s >= WINDOW_S:
+        return (sum(last) - max(last)) / (WINDOW_S - BIN_S)
+    seen = last[: 1 + int(covered_s / BIN_S)]
+    return (sum(seen) - max(seen)) / max(BIN_S, covered_s - BIN_S)
 
 
 def _worker_busy_ratio(look: _Look) -> float:

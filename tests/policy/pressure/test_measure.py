@@ -1,5 +1,7 @@
 """Readings from facts, where a number alone could mislead: bursts, closed resources, idle pools, few attempts."""
 
+import pytest
+
 from harness.policy.pressure import READS, SIGNALS, Facts, Level, Memory, learn, measure
 from harness.policy.pressure.facts import Arrived, Ended, Head, Held, Limit, Waits
 
@@ -35,6 +37,19 @@ def test_a_run_of_a_thousand_at_once_is_a_queue_and_no_demand() -> None:
     assert read("demand", lasting) == 2.0
     waiting = Facts(slots={"llm": 10}, waiting=(Waits("llm", 2, "", 1000),), held=(Held("llm", "", 10, 5.0),))
     assert read("queue_depth", waiting) > SIGNALS["queue_depth"].elevated
+
+
+@pytest.mark.parametrize(("covered_s", "came"), [(2.0, [10_000]), (9.0, [10_000]), (35.0, [0, 0, 0, 10_000])])
+def test_a_run_of_ten_thousand_is_no_demand_though_nothing_before_it_is_looked_at(
+    covered_s: float, came: list[int]
+) -> None:
+    once = Facts(slots={"llm": 10}, arrived=arrivals(came), arrived_s=covered_s, ended=ended(30))
+    assert read("demand", once) == 0.0
+
+
+def test_a_flood_of_which_only_the_newest_are_looked_at_is_demand() -> None:
+    flood = Facts(slots={"llm": 10}, arrived=arrivals([4000, 4000, 2000]), arrived_s=25.0, ended=ended(30))
+    assert read("demand", flood) == pytest.approx(min(99.0, 400 * 5.0 / 10))
 
 
 def test_of_few_arrivals_five_minutes_are_looked_at() -> None:
