@@ -16,6 +16,7 @@ from typing import Literal
 from harness.policy import pressure
 from harness.policy.errors import Invalid, Refused
 from harness.policy.pressure import Level
+from harness.policy.pressure.machine import DWELL_S
 
 RETRY_AFTER_S = (
     5.0  # a full backlog drains at the pace of the workers: soon enough to notice, late enough not to hammer
@@ -243,10 +244,12 @@ def _by_level(wanted: Sequence[Wanted], level: Level, luck: float) -> Decision:
             continue
         target_s, most_s = TARGET_S[one.priority], MOST_S[one.priority]
         if (door == "reject" and wait_s >= WAITS_S) or (door == "limit" and wait_s > most_s):
+            # Shut for whoever waits at all, the door opens when hardly anybody does, or when the level has fallen.
+            opens_s = min(wait_s - WAITS_S, DWELL_S[level]) if door == "reject" else 0.0
             return Reject(
                 why="pressure",
                 message=f"pressure is {level.word}, and P{one.priority} would wait some {wait_s:.0f} s: come later",
-                retry_after_s=_again_s(wait_s - target_s, luck),
+                retry_after_s=_again_s(max(wait_s - target_s, opens_s), luck),
                 level=level,
                 at=at,
             )

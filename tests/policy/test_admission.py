@@ -99,6 +99,13 @@ def test_who_is_refused_for_load_is_told_when_to_come_again(one: Wanted, level: 
         assert decision.why == "never" and decision.retry_after_s is None
 
 
+@pytest.mark.parametrize(("wait_s", "again_s"), [(5.0, 5.0), (60.0, 55.0), (1200.0, 120.0), (3812.0, 212.0)])
+def test_who_is_refused_at_critical_is_not_asked_to_hammer_until_it_is_over(wait_s: float, again_s: float) -> None:
+    decision = _asked(Wanted(priority=3, wait_s=wait_s, last_s=wait_s), Level.CRITICAL)
+    assert isinstance(decision, Reject)
+    assert decision.retry_after_s == again_s
+
+
 @given(wanted, st.sampled_from(Level))
 def test_what_is_deferred_is_let_in_before_it_expires(one: Wanted, level: Level) -> None:
     decision = _asked(one, level)
