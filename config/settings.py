@@ -5,7 +5,6 @@ embedded stack are used (`manage.py stack up` writes them), so that commands fin
 """
 
 import os
-import tomllib
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from harness.ops.local import addresses
 from harness.policy.admission import parse_ttl_s
 from harness.policy.models import parse as parse_models
 from harness.policy.settings import parse
+from harness.policy.toml import parsed
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 _local = addresses.load(BASE_DIR)
@@ -34,10 +34,8 @@ SECRET_KEY = _setting("SECRET_KEY") or os.urandom(32).hex()
 DEBUG = False
 ALLOWED_HOSTS = _setting("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
 
-with (BASE_DIR / "config" / "resources.toml").open("rb") as _file:
-    HARNESS_TOPOLOGY = parse(tomllib.load(_file))
-with (BASE_DIR / "config" / "models.toml").open("rb") as _file:
-    HARNESS_MODELS = parse_models(tomllib.load(_file))
+HARNESS_TOPOLOGY = parsed((BASE_DIR / "config" / "resources.toml").read_text("utf-8"), parse)
+HARNESS_MODELS = parsed((BASE_DIR / "config" / "models.toml").read_text("utf-8"), parse_models)
 models.configure(HARNESS_MODELS)
 targets.configure(HARNESS_TOPOLOGY.targets)
 # Where the output of running tasks goes on its way to who watches: any Redis; without one, nobody sees it live.

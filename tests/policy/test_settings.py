@@ -11,6 +11,7 @@ import pytest
 from harness.policy.errors import Invalid
 from harness.policy.pressure import SIGNALS
 from harness.policy.settings import parse
+from harness.policy.toml import parsed
 
 
 @pytest.fixture
@@ -85,3 +86,20 @@ def test_thresholds_that_make_no_sense_or_are_out_of_order_are_refused_by_their_
     with pytest.raises(Invalid, match=r"resources\.toml") as caught:
         parse(raw)
     assert caught.value.field == key
+
+
+@pytest.mark.parametrize(
+    ("added", "key", "line"),
+    [
+        ("[pressure.queue_depth]\nelevated = 0.5\nhigh = 0.4", "pressure.queue_depth.high", 3),
+        ("[pressure.queue_depth] # only one of three\nelevated = 2.0", "pressure.queue_depth.high", 1),
+        ('[resources."tool:x"]\nheld = "both"\ncapacity = 1', "resources.tool:x.held", 2),
+        ("[pools.gpu]\nworkers = 'threads'", "pools.gpu", 1),
+    ],
+)
+def test_what_is_refused_at_the_start_is_told_with_its_line(root: Path, added: str, key: str, line: int) -> None:
+    shipped = (root / "config" / "resources.toml").read_text()
+    with pytest.raises(Invalid) as caught:
+        parsed(f"{shipped}\n{added}", parse)
+    assert (caught.value.field or "").startswith(key)
+    assert caught.value.message.startswith(f"resources.toml, line {len(shipped.splitlines()) + 1 + line}: {key}")
