@@ -59,10 +59,20 @@ class Standing:
     @property
     def message(self) -> str:
         """For people: what was spent of what."""
-        return f"${self.spent_usd:,.4f} of the {self.period}'s budget of ${self.limit_usd:,.2f} are spent"
+        return f"{shown(self.spent_usd)} of the {self.period}'s budget of {shown(self.limit_usd)} are spent"
 
 
 OPEN = Standing(line="open")
+
+
+def shown(usd: float) -> str:
+    """Return an amount for people: cents, and as much of a millionth as it has.
+
+    >>> shown(1250), shown(0.004), shown(0.0000001)
+    ('$1,250.00', '$0.004', '$0.00')
+    """
+    whole, _, rest = f"{usd:,.6f}".partition(".")
+    return f"${whole}.{rest[:2]}{rest[2:].rstrip('0')}"
 
 
 def budget(*, day_usd: float | None, month_usd: float | None, soft_ratio: float = SOFT_RATIO) -> Budget:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.policy import money
 from harness.policy.ramp import WHOLE_AFTER_S
 
 Fact = str | int | float
@@ -337,7 +338,7 @@ def told(reason: Reason, at: Callable[[float], str]) -> Told:
         if value is not None and name.endswith("_s"):
             facts[name.removesuffix("_s")] = at(float(value))
         elif value is not None:
-            facts[name] = value if isinstance(value, str | int) else f"{value:,.2f}"
+            facts[name] = value if isinstance(value, str | int) else money.shown(value).removeprefix("$")
     facts["lifts"] = _LIFTS.get(str(facts.get("source")), "somebody resumes it")
     none = entry.at_none if (reason.facts or {}).get("limit") == 0 else None
     words, frees = none or (entry.words, entry.frees)

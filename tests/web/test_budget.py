@@ -86,6 +86,9 @@ def test_the_soft_line_warns_and_the_hard_line_refuses_until_it_is_raised(api: A
     assert (waiting["state"], waiting["reason"]["code"], waiting["reason"]["subject"]) == ("queued", "budget", "day")
     assert waiting["reason"]["words"] == "The day's budget of $10.00 is spent."
     assert books.stage.tick() == [] or all(m.kind == "noop" for m in books.stage.messages)
+    manage("set", "alpha", "--day", "0.0045")
+    assert "budget of $0.0045 are spent" in api.submit("llm.chat", CHAT).json()["detail"]
+    assert books.why(first.json()["task_id"])["reason"]["words"] == "The day's budget of $0.0045 is spent."
     manage("set", "alpha", "--day", "1000")
     assert books.why(first.json()["task_id"])["reason"]["code"] != "budget"
     assert api.submit("llm.chat", CHAT, key="once").status_code == 202  # the refusal kept no key
@@ -162,7 +165,7 @@ def test_operators_set_list_and_clear_budgets(api: Api, books: Books) -> None:
     books.spend(85.5)
     (listed,) = json.loads(manage("list", "--json"))
     assert listed["tenant"] == "alpha" and listed["standing"]["line"] == "soft" and listed["author"]
-    assert "$85.5 of $100" in manage("list", "alpha")
+    assert "$85.50 of $100.00" in manage("list", "alpha")
     assert "without limit" in manage("clear", "alpha") and "had no budget" in manage("clear", "alpha")
     assert "no budgets" in manage("list")
 

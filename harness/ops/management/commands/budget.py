@@ -78,4 +78,4 @@ class Command(BaseCommand):
 
 
 def _usd(amount: float | None) -> str:
-    return "any amount" if amount is None else f"${amount:,.4f}".rstrip("0").rstrip(".")
+    return "any amount" if amount is None else policy.shown(amount)
