@@ -54,6 +54,7 @@ def classify(error: BaseException) -> WorkError | None:
         if classed is not None:
             return classed
     names = {cls.__name__ for cls in type(error).__mro__}
+    text = f"{text}{_cause(error)}"[:500]
     if isinstance(error, TimeoutError | socket.timeout) or names & {"TimeoutException", "APITimeoutError"}:
         return TimedOut(text)
     if isinstance(error, ConnectionError | socket.gaierror) or names & {
@@ -120,6 +121,13 @@ def headers_of(error: BaseException) -> RateHeaders:
     except Exception:  # noqa: BLE001  # an object of somebody's client; it has no headers that could be read
         return ratelimit_headers.NOTHING
     return rates_of(pairs)
+
+
+def _cause(error: BaseException) -> str:
+    """What a client wrapped: `Connection error.` alone tells nobody whether it was refused, cut, or has no name."""
+    *_, last = chain(error)
+    said = f"{type(last).__name__}: {last}"
+    return "" if last is error or str(last) in ("", str(error)) else f" ({said})"
 
 
 def _clamped(retry_after_s: float | None) -> float:

@@ -112,3 +112,17 @@ def test_a_certificate_that_is_not_valid_and_a_handshake_that_breaks_are_of_the_
     error.__cause__ = ssl.SSLCertVerificationError("self-signed certificate")
     classed = classify(error)
     assert classed is not None and str(classed.error_class) == "network"
+
+
+def test_what_a_client_wrapped_is_told_with_its_error_so_that_refused_and_cut_can_be_told_apart() -> None:
+    class APIConnectionError(Exception):
+        """As the client of OpenAI calls it."""
+
+    error = APIConnectionError("Connection error.")
+    error.__cause__ = OSError("no route")
+    error.__cause__.__cause__ = ConnectionRefusedError(111, "Connection refused")
+    assert str(classify(error)) == (
+        "APIConnectionError: Connection error. (ConnectionRefusedError: [Errno 111] Connection refused)"
+    )
+    error.__cause__ = None
+    assert str(classify(error)) == "APIConnectionError: Connection error."
