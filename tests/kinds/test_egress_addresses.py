@@ -39,6 +39,12 @@ def test_no_address_of_a_special_class_passes_by_literal_or_by_name(address: Add
     assert named in refuse("https://public.example/", str(address))
 
 
+def test_a_refusal_names_host_and_port_as_they_are_written_in_a_url() -> None:
+    assert "url: [::1]:8080 leads to" in refuse("http://[::1]:8080/")
+    assert "url: [::ffff:7f00:1]:80 leads to" in refuse("http://[::ffff:127.0.0.1]/")
+    assert "url: 127.0.0.1:80 leads to" in refuse("http://127.0.0.1/")
+
+
 @given(V4 | V6)
 @example(ip_address("169.254.169.254"))
 @example(ip_address("::ffff:127.0.0.1"))

@@ -144,7 +144,7 @@ class _Guard:
             refusal = self._rules.refusal(where.host, where.port, address)
             if refusal is not None:
                 raise forbidden(
-                    f"url: {where.host}:{where.port} leads to {refusal}, which is not allowed: name another, or add it "
+                    f"url: {where.named} leads to {refusal}, which is not allowed: name another, or add it "
                     f"to {rules.PORTS if refusal.startswith('port') else rules.ALLOW} where the worker runs"
                 )
         return addresses

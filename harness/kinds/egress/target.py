@@ -38,8 +38,16 @@ class Target:
     @property
     def authority(self) -> str:
         """The value of the Host header."""
-        host = f"[{self.host}]" if isinstance(self.address, IPv6Address) else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        return self._bracketed if self.port == DEFAULT_PORTS[self.scheme] else self.named
+
+    @property
+    def named(self) -> str:
+        """Host and port, for people."""
+        return f"{self._bracketed}:{self.port}"
+
+    @property
+    def _bracketed(self) -> str:
+        return f"[{self.host}]" if isinstance(self.address, IPv6Address) else self.host
 
     @property
     def url(self) -> str:
