@@ -24,7 +24,7 @@ def refusal(decision: Reject, prediction: Prediction, *, of_run: bool, most_urge
     match decision.why:
         case "priority":
             name = f"{_path(prediction, most_urgent_at, of_run=of_run)}priority"
-            return Forbidden(f"{name}: {decision.message}", field=name)
+            return Forbidden(f"{name}: {decision.message.removeprefix('priority ')}", field=name)
         case "backlog":
             return OverQuota(decision.message, field="nodes" if of_run else None, retry_after_s=decision.retry_after_s)
         case _:

@@ -155,7 +155,8 @@ def test_a_key_whose_task_has_been_removed_is_free(api: Api, stage_beside: Stage
 
 def test_a_refusal_stores_no_key(make_api: Any, stage_beside: Stage) -> None:
     api = make_api("small", backlog_quota=1)
-    assert_problem(api.submit(priority=0, key="k"), 403, "forbidden", "priority")
+    refused = assert_problem(api.submit(priority=0, key="k"), 403, "forbidden", "priority")
+    assert refused["detail"].startswith("priority: 0 is more urgent")
     assert_problem(api.submit("nope", key="k"), 422, "invalid", "kind")
     assert_problem(api.run(2, key="k"), 429, "over_quota", "nodes")
     assert stage_beside.one("SELECT count(*) FROM idempotency") == 0
