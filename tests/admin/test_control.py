@@ -222,3 +222,10 @@ def test_changes_of_the_level_are_shown_to_who_sees_every_tenant_and_changed_by_
     assert client.post(f"/admin/store/levelchange/{change}/change/", {"done": "mine"}).status_code == 403
     assert house.login("root").post(f"/admin/store/levelchange/{change}/delete/").status_code == 403
     assert house.login("ours-admin").get("/admin/store/levelchange/").status_code == 403
+
+
+def test_attempts_are_filtered_by_what_can_end_one_and_by_nothing_else(house: House) -> None:
+    page = house.login("viewer").get("/admin/store/attempt/").text
+    offered = set(re.findall(r"[?&;]verdict=(\w+)", page))
+    assert {"succeed", "fail", "lose", "postpone", "bury", "abort", "halt"} <= offered
+    assert not offered & {"submit", "ripen", "claim", "redrive", "approve", "requeue"}

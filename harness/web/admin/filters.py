@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from harness.kinds import registry
-from harness.policy.lifecycle import Event, State
+from harness.policy.lifecycle import TABLE, Event, State
 from harness.store.models import Tenant
 from harness.web.admin.scope import scope_of
 
@@ -89,6 +89,10 @@ class ByVerdict(ByEvent):
     """By the event that ended an attempt."""
 
     title, parameter_name, column = "verdict", "verdict", "verdict"
+
+    def choices_of(self, request: HttpRequest) -> Iterable[tuple[Any, str]]:
+        """Every event that leads out of `running`."""
+        return ((event.value, event.value) for event, row in TABLE.items() if State.RUNNING in row.sources)
 
 
 class ByTenant(_Column):
