@@ -1,6 +1,7 @@
 """What a downstream's answer is: an error class for the task layer, and a report for those who protect it.
 
-HTTP clients are recognised by the shape of their errors (a status, a time-out), so that no client is imported here.
+HTTP clients are recognised by the shape of their errors (a status, a time-out), so that no client is imported here:
+httpx, httpx2, openai, requests, urllib3, urllib, http.client, aiohttp, and what derives from Python's own errors.
 """
 
 import socket
@@ -21,6 +22,16 @@ OVERLOADED = frozenset({503, 529})
 # How providers name a refusal of requests or tokens a minute, as a code or a type of their error.
 OF_RATE = frozenset({"requests_per_minute_exceeded", "tokens_per_minute_exceeded", "tokens", "rate_limit_tokens"})
 NEVER_FITS = frozenset({"request_too_large", "context_length_exceeded"})
+# Where a client keeps the status that it raises an error for, if not as `status_code` of it or of its response.
+STATUS_OF = {"HTTPError": "code", "ClientResponseError": "status"}  # urllib, aiohttp
+TIME_OUTS = frozenset({"TimeoutException", "APITimeoutError", "Timeout", "TimeoutError"})
+BROKEN = frozenset({
+    "APIConnectionError", "TransportError", "SSLError",  # openai, httpx
+    "ConnectionError", "ChunkedEncodingError",  # requests: none of them is Python's own
+    "ClientConnectionError", "ClientPayloadError",  # aiohttp
+    "URLError", "NewConnectionError", "ProtocolError",  # urllib, urllib3
+    "IncompleteRead", "BadStatusLine",  # http.client
+})  # fmt: skip
 _FAILURES = frozenset({ErrorClass.TIMEOUT, ErrorClass.SERVER_ERROR, ErrorClass.NETWORK})
 
 
@@ -53,15 +64,11 @@ def classify(error: BaseException) -> WorkError | None:
         classed = of_status(status, text, retry_after_s=headers_of(error).retry_after_s)
         if classed is not None:
             return classed
-    names = {cls.__name__ for cls in type(error).__mro__}
-    text = f"{text}{_cause(error)}"[:500]
-    if isinstance(error, TimeoutError | socket.timeout) or names & {"TimeoutException", "APITimeoutError"}:
+        names = _names(error)
+        text = f"{text}{_cause(error)}"[:500]
+        if isinstance(error, TimeoutError) or names & TIME_OUTS or isinstance(getattr(error, "reason", None), TimeoutError):
         return TimedOut(text)
-    if isinstance(error, ConnectionError | socket.gaierror) or names & {
-        "APIConnectionError",
-        "TransportError",
-        "SSLError",
-    }:
+    if isinstance(error, ConnectionError | socket.gaierror) or (status is None and names & BROKEN):
         wrapped = Transient(text)
         wrapped.error_class = ErrorClass.NETWORK
         return wrapped
@@ -114,6 +121,8 @@ def rates_of(headers: Mapping[str, str]) -> RateHeaders:
 def headers_of(error: BaseException) -> RateHeaders:
     """Return what the answer that an HTTP client's error holds said of rates."""
     headers = getattr(getattr(error, "response", None), "headers", None)
+    if headers is None and _names(error) & STATUS_OF.keys():
+        headers = getattr(error, "headers", None)
     if headers is None:
         return ratelimit_headers.NOTHING
     try:
@@ -152,7 +161,12 @@ def _status(error: BaseException) -> int | None:
         status = getattr(holder, "status_code", None)
         if isinstance(status, int):
             return status
-    return None
+    own = next((getattr(error, name, None) for kind, name in STATUS_OF.items() if kind in _names(error)), None)
+    return own if isinstance(own, int) else None
+
+
+def _names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
 
 
 def _codes(error: BaseException) -> set[str]:

@@ -68,9 +68,9 @@ remaining_tokens=50, reset_tokens_s=None, retry_after_s=None)
     """
     said: dict[str, str] = {}
     for name, value in headers.items():
-        lower = name.lower()
+        lower = _text(name).lower()
         if lower.startswith(("x-ratelimit-", "retry-after")):
-            said[lower] = value
+            said[lower] = _text(value)
     if not said:
         return NOTHING
     requests, tokens = _bucket(said, "requests"), _bucket(said, "tokens")
@@ -101,6 +101,11 @@ def retry_after_s(value: str, *, now_s: float) -> float | None:
         at_s = _date_s(text)
         seconds = None if at_s is None else max(0.0, at_s - now_s)
     return None if seconds is None else min(seconds, RETRY_AFTER_CAP_S)
+
+
+def _text(value: object) -> str:
+    """Some clients hand headers over as bytes, as numbers, or as nothing."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def _wait_s(said: Mapping[str, str], now_s: float) -> float | None:

@@ -1,13 +1,19 @@
 """What an answer is for the task, and what it is for those who protect the resource."""
 
+import http.client
 import socket
 import ssl
+import urllib.error
+from email.message import Message
 from typing import Any
 
 import pytest
+import requests
+import urllib3.exceptions
 
 from harness.engine.answers import classify, report
 from harness.kinds.errors import Cancelled, Permanent, RateLimited, TimedOut, Transient, of_status
+from harness.policy.errors import ErrorClass
 from harness.policy.permits import Report
 from harness.policy.ratelimit_headers import NOTHING, RateHeaders
 
@@ -126,3 +132,69 @@ def test_what_a_client_wrapped_is_told_with_its_error_so_that_refused_and_cut_ca
     )
     error.__cause__ = None
     assert str(classify(error)) == "APIConnectionError: Connection error."
+
+
+def urllib_error(status: int, **headers: str) -> urllib.error.HTTPError:
+    said = Message()
+    for name, value in headers.items():
+        said[name.replace("_", "-")] = value
+    return urllib.error.HTTPError("http://a", status, "no", said, None)
+
+
+def requests_error(status: int) -> requests.HTTPError:
+    answer = requests.Response()
+    answer.status_code = status
+    answer.headers["Retry-After"] = "7"
+    return requests.HTTPError("no", response=answer)
+
+
+class ClientResponseError(Exception):
+    """As aiohttp calls it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+        self.headers = {"Retry-After": "7"}
+
+
+class ClientPayloadError(Exception):
+    """As aiohttp calls an answer that broke off."""
+
+
+@pytest.mark.parametrize(
+    ("error", "error_class"),
+    [
+        (urllib_error(429, Retry_After="7"), ErrorClass.RATE_LIMIT),
+        (urllib_error(503, Retry_After="7"), ErrorClass.SERVER_ERROR),
+        (urllib_error(403), ErrorClass.PERMISSION),
+        (urllib.error.URLError(ConnectionRefusedError(111, "refused")), ErrorClass.NETWORK),
+        (urllib.error.URLError(TimeoutError("timed out")), ErrorClass.TIMEOUT),
+        (http.client.IncompleteRead(b"half"), ErrorClass.NETWORK),
+        (requests_error(429), ErrorClass.RATE_LIMIT),
+        (requests_error(500), ErrorClass.SERVER_ERROR),
+        (requests.ReadTimeout("late"), ErrorClass.TIMEOUT),
+        (requests.ConnectTimeout("late"), ErrorClass.TIMEOUT),
+        (requests.ConnectionError("refused"), ErrorClass.NETWORK),
+        (requests.exceptions.ChunkedEncodingError("half"), ErrorClass.NETWORK),
+        (urllib3.exceptions.ProtocolError("half"), ErrorClass.NETWORK),
+        (ClientResponseError(429), ErrorClass.RATE_LIMIT),
+        (ClientPayloadError("half"), ErrorClass.NETWORK),
+    ],
+)
+def test_what_other_clients_raise_is_known_by_its_shape(error: Exception, error_class: ErrorClass) -> None:
+    classed = classify(error)
+    assert classed is not None and classed.error_class is error_class
+    found = told(error)
+    assert found.failure == (error_class in (ErrorClass.SERVER_ERROR, ErrorClass.NETWORK, ErrorClass.TIMEOUT))
+    if error_class is ErrorClass.RATE_LIMIT:
+        assert classed.retry_after_s == found.retry_after_s == 7.0
+
+
+def test_a_number_named_code_is_a_status_only_where_a_client_means_one() -> None:
+    class ConnectionClosed(Exception):
+        """As a client of web sockets says why: 1006 is no status."""
+
+        code = 1006
+
+    assert classify(ConnectionClosed()) is None
+    assert classify(urllib_error(304)) is None, "an answer, and no failure of the network"

@@ -3,6 +3,7 @@
 import math
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -110,3 +111,9 @@ def test_a_limit_of_nothing_is_no_limit_and_its_bucket_is_not_believed() -> None
 
 def test_other_headers_say_nothing() -> None:
     assert read({"content-type": "text/html", "x-powered-by": "60"}, now_s=0.0).is_empty
+
+
+def test_headers_of_bytes_are_read_and_those_that_are_no_text_harm_nothing() -> None:
+    odd: Any = {b"Retry-After": b"7", "X-RateLimit-Limit-Tokens": 50, "x-ratelimit-remaining-tokens": None, 5: 6}
+    found = read(odd, now_s=0.0)
+    assert (found.retry_after_s, found.limit_tokens, found.remaining_tokens) == (7.0, 50, None)
