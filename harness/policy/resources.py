@@ -276,11 +276,13 @@ def _judged(resource: Resource, key: str, value: Value) -> Value:
 
 
 def _applied(resource: Resource, changes: Mapping[str, Value]) -> Resource:
-    """Apply changes. Nothing adapts at capacity 0; a usual P0 reserve follows the limiter."""
+    """Apply changes. Nothing adapts at capacity 0; a usual P0 reserve follows the limiter, a start its bounds."""
     values: dict[str, Any] = dict(changes)
     changed = replace(resource, **values)
     if changed.capacity == 0:
         return replace(changed, limiter="fixed", p0_reserve=0)
+    if changed.start is not None and "start" not in changes:
+        changed = replace(changed, start=max(changed.floor, min(changed.start, changed.capacity)))
     if "p0_reserve" not in changes and resource.p0_reserve == _usual_reserve(resource):
         return replace(changed, p0_reserve=_usual_reserve(changed))
     return changed

@@ -51,7 +51,9 @@ def stands(
     elif live.limit < resource.capacity and resource.held == "task":
         limit, since_s = live.limit, changed_s
     elif resource.capacity < configured.capacity:
-        limit, since_s, by = resource.capacity, changed_s, OPERATOR
+        override = live.overrides.get("capacity")  # of a learned limit there is a change only once somebody asks
+        since_s = changed_s if changed_s is not None or override is None else override.created_s
+        limit, by = resource.capacity, OPERATOR
     return Downstream(
         most=most,
         shut=None if allowed is None else allowed.shut,

@@ -14,7 +14,7 @@ from tests.admin.pages import token_of
 PAGE = "/admin/resources/"
 ADD = "/admin/store/override/add/"
 LIST = "/admin/store/override/"
-ON = {"resource": "llm:default", "field": "capacity", "value": "20", "reason": "the key is shared"}
+ON = {"resource": "tool:http", "field": "capacity", "value": "15", "reason": "the key is shared"}
 
 
 def add(house: House, **more: str) -> str:
@@ -33,24 +33,24 @@ def audited(house: House) -> list[tuple[str, str, str]]:
 def test_an_override_is_set_seen_and_cleared_each_with_a_reason(house: House) -> None:
     client = house.login("operator")
     assert "Every resource is as resources.toml says." in client.get(LIST).text
-    assert f"{ADD}?resource=llm%3Adefault" in client.get(PAGE).text
-    assert '<option value="llm:default" selected>' in client.get(f"{ADD}?resource=llm%3Adefault").text
+    assert f"{ADD}?resource=tool%3Ahttp" in client.get(PAGE).text
+    assert '<option value="tool:http" selected>' in client.get(f"{ADD}?resource=tool%3Ahttp").text
     told = add(house)
     assert "was added" in told and "the key is shared" in told and "it is cleared" in told
     page = client.get(PAGE).text
-    assert "capacity 20" in page and "staff:operator: the key is shared" in page and "50 → 20" in page
+    assert "capacity 15" in page and "staff:operator: the key is shared" in page and "20 → 15" in page
     number = house.stage.one("SELECT id FROM override")
     clear = f"/admin/store/override/{number}/delete/"
     assert "Say why" in client.post(clear, {"post": "yes"}, follow=True).text
     form = client.get(clear).text
-    assert "Clear capacity of llm:default?" in form
+    assert "Clear capacity of tool:http?" in form
     body = {"reason": "it has its own again", "_once": token_of(form)}
-    assert "capacity 20 -&gt; 50" in client.post(clear, body, follow=True).text
+    assert "capacity 15 -&gt; 20" in client.post(clear, body, follow=True).text
     assert client.get(clear).status_code == 404, "it is over"
     assert "over" in client.get(LIST).text
     assert audited(house) == [
-        ("staff:operator", "the key is shared", json.dumps({"capacity": 20})),
-        ("staff:operator", "it has its own again", json.dumps({"capacity": 50})),
+        ("staff:operator", "the key is shared", json.dumps({"capacity": 15})),
+        ("staff:operator", "it has its own again", json.dumps({"capacity": 20})),
     ]
     assert LogEntry.objects.filter(change_message="Cleared: it has its own again").count() == 1
 
@@ -63,7 +63,7 @@ def test_the_same_field_is_set_again_and_a_form_sent_twice_acts_once(house: Hous
     client.post(ADD, body)
     assert "sent already" in client.post(ADD, body, follow=True).text
     rows = house.stage.connection.execute("SELECT value, ended_at IS NULL FROM override ORDER BY id").fetchall()
-    assert rows == [(20, False), (10, False), (5, True)]
+    assert rows == [(15, False), (10, False), (5, True)]
     assert "<td" in client.get("/admin/store/limitchange/").text and "10 → 5" in client.get(PAGE).text
 
 

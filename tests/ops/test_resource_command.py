@@ -55,7 +55,7 @@ def test_what_was_seen_is_listed_with_its_age(database_url: str) -> None:
         seen = ResourceNow(resource="llm:default", limit_now=50, breaker="open", in_flight=17, waiting=23)
         resources.keep(connection, [seen], [Change(resource="x", at_s=None, old=None, new=1, reason="x", mode="x")])
     line = next(line for line in run("resource", "list").splitlines() if line.startswith("llm:default"))
-    assert line.split()[:6] == ["llm:default", "call", "fixed", "50", "17", "23"] and " s ago" in line
+    assert line.split()[:8] == ["llm:default", "call", "csl", "50", "of", "50", "17", "23"] and " s ago" in line
     assert "never" in run("resource", "list"), "the others weren't seen yet"
 
 

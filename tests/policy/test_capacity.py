@@ -121,7 +121,7 @@ def test_more_processes_for_kinds_without_a_downstream_are_no_error() -> None:
 
 def test_a_process_with_more_slots_than_its_downstream_carries_is_told_from_the_file_alone(root: Path) -> None:
     raw = tomllib.loads((root / "config" / "resources.toml").read_text())
-    raw["resources"]["llm:default"]["capacity"] = 5
+    raw["resources"]["llm:default"] = {"held": "call", "capacity": 5}
     (one,) = objections(parse(raw), [Need(kind="llm.chat", pool="llm", resources={"llm:default": 1})])
     assert one.message.startswith("pool llm: one process has 16 slots, but its downstreams carry 6")
     assert "pools.llm.slots = 6" in one.hint

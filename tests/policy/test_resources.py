@@ -117,6 +117,14 @@ def test_floor_and_capacity_may_be_lowered_together() -> None:
     assert checked(LLM, {"capacity": 4, "floor": 2}) == {"capacity": 4, "floor": 2}
 
 
+def test_a_first_limit_that_nobody_named_now_gives_way_to_a_lower_capacity_or_a_higher_floor() -> None:
+    started = replace(LLM, start=40)
+    assert checked(started, {"capacity": 20}) == {"capacity": 20}
+    assert in_force(started, {"capacity": 20}).start == 20 and in_force(started, {"floor": 45}).start == 45
+    with pytest.raises(Invalid, match="start must be from floor"):
+        checked(started, {"capacity": 20, "start": 40})
+
+
 def test_a_capacity_of_0_lets_nothing_through_whatever_the_limiter() -> None:
     assert checked(LLM, {"capacity": 0}) == {"capacity": 0}
     closed = in_force(LLM, {"capacity": 0})
