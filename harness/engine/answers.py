@@ -64,9 +64,9 @@ def classify(error: BaseException) -> WorkError | None:
         classed = of_status(status, text, retry_after_s=headers_of(error).retry_after_s)
         if classed is not None:
             return classed
-        names = _names(error)
-        text = f"{text}{_cause(error)}"[:500]
-        if isinstance(error, TimeoutError) or names & TIME_OUTS or isinstance(getattr(error, "reason", None), TimeoutError):
+    names = _names(error)
+    text = f"{text}{_cause(error)}"[:500]
+    if isinstance(error, TimeoutError) or names & TIME_OUTS or isinstance(getattr(error, "reason", None), TimeoutError):
         return TimedOut(text)
     if isinstance(error, ConnectionError | socket.gaierror) or (status is None and names & BROKEN):
         wrapped = Transient(text)
