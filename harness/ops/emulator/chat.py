@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ops.emulator import extract
+from harness.ops.emulator import extract, script
 from harness.ops.emulator.problems import Problem, count_of, flag_of, model_of
 
 MODEL = "emulator-extractive"
@@ -36,12 +36,13 @@ class Chat:
     charged_max: int
     stream: bool
     usage_wanted: bool
+    call: script.Call | None = None  # of a tool, in place of a text
 
     def whole(self, serial: int, now_s: int, *, usage: bool = True) -> bytes:
         """Return the answer in one piece, with or without its usage."""
         choice = {
             "index": 0,
-            "message": {"role": "assistant", "content": self.text, "refusal": None},
+            "message": self._message(self.text),
             "logprobs": None,
             "finish_reason": self._finish,
         }
@@ -56,7 +57,7 @@ class Chat:
 
     def events(self, serial: int, now_s: int) -> list[bytes]:
         """Return the events that carry the answer, a word each; `tail` follows them."""
-        first = self._event(serial, now_s, {"role": "assistant", "content": "", "refusal": None}, None)
+        first = self._event(serial, now_s, self._message(""), None)
         # All events of an answer differ in the word alone: one is made, and taken apart around its word.
         before, after = self._event(serial, now_s, {"content": _GAP}, None).split(_GAP_JSON)
         return [first, *(before + piece + after for piece in self.pieces)]
@@ -69,8 +70,15 @@ class Chat:
             end += b"data: " + _utf8(counted) + b"\n\n"
         return end + DONE
 
+    def _message(self, text: str) -> dict[str, Any]:
+        if self.call is None:
+            return {"role": "assistant", "content": text, "refusal": None}
+        return {"role": "assistant", "content": None, "refusal": None, "tool_calls": [{"index": 0} | self.call.told()]}
+
     @property
     def _finish(self) -> str:
+        if self.call is not None:
+            return "tool_calls"
         return "length" if self.cut else "stop"
 
     @property
@@ -119,7 +127,14 @@ def read(request: dict[str, Any], answers: Answers) -> Chat:
     if most is None:
         most = count_of(request, "max_tokens")
     stream = flag_of(request, "stream", param="stream")
-    text, cut, pieces = answers.of(prompts[-1], most)
+    played = script.turn(request["messages"]) if request.get("tools") else script.verdict(prompts[-1])
+    call = played if isinstance(played, script.Call) else None
+    if isinstance(played, str):
+        text, cut, pieces = played, False, tuple(map(_utf8, _PIECE.findall(played)))
+    elif call is not None:
+        text, cut, pieces = call.arguments, False, ()
+    else:
+        text, cut, pieces = answers.of(prompts[-1], most)
     used_in, used_out = sum(map(extract.tokens_of, prompts)), extract.tokens_of(text)
     return Chat(
         model=model,
@@ -131,6 +146,7 @@ def read(request: dict[str, Any], answers: Answers) -> Chat:
         charged_max=used_in + (used_out if most is None else most),
         stream=stream,
         usage_wanted=_usage_wanted(request, stream),
+        call=call,
     )
 
 
@@ -153,6 +169,8 @@ def _texts_of(request: dict[str, Any]) -> Iterator[str]:
         raise Problem(400, "missing_value", "messages: give at least one", param="messages")
     for n, message in enumerate(messages):
         content = message.get("content") if isinstance(message, dict) else None
+        if content is None and isinstance(message, dict) and message.get("tool_calls"):
+            content = ""
         if isinstance(content, list):
             parts = [part.get("text") if isinstance(part, dict) else None for part in content]
             content = "\n".join(part for part in parts if isinstance(part, str))
