@@ -1,0 +1,1 @@
+"""A data set of prompts, asked and graded."""
