@@ -33,6 +33,13 @@ class Client:
         """GET and return the answer. Raises: Unavailable with the problem's text."""
         return _answer(self._http.get(path, params=parameters))
 
+    def download(self, path: str) -> bytes:
+        """GET and return the body's bytes. Raises: Unavailable with the problem's text."""
+        answer = self._http.get(path)
+        if answer.is_error:
+            _answer(answer)
+        return answer.content
+
     def delete(self, path: str) -> None:
         """DELETE. Raises: Unavailable with the problem's text."""
         answer = self._http.delete(path)

@@ -14,12 +14,14 @@ def tenants() -> dict[str, str]:
 
     Returns name -> key.
     """
-    made = {}
-    for name, top_priority in TENANTS.items():
-        with contextlib.suppress(Conflict):  # an earlier demo made it
-            keys.create_tenant(f"demo-{name}", top_priority=top_priority)
-        for old in keys.keys(f"demo-{name}"):
-            if old.label == LABEL and old.revoked_at is None:
-                keys.revoke_key(old.prefix)
-        made[name] = keys.create_key(f"demo-{name}", label=LABEL)
-    return made
+    return {name: key(f"demo-{name}", top_priority=top, label=LABEL) for name, top in TENANTS.items()}
+
+
+def key(tenant: str, *, top_priority: int, label: str) -> str:
+    """Make the tenant where it is missing, and a new key of this label; revoke its earlier ones. Returns the key."""
+    with contextlib.suppress(Conflict):  # an earlier run made it
+        keys.create_tenant(tenant, top_priority=top_priority)
+    for old in keys.keys(tenant):
+        if old.label == label and old.revoked_at is None:
+            keys.revoke_key(old.prefix)
+    return keys.create_key(tenant, label=label)
