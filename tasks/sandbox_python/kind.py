@@ -77,7 +77,7 @@ class Ran(BaseModel):
     left_out: list[LeftOut]
 
 
-@kind("sandbox.python", pool="sandbox", input=Program, output=Ran, timeout_s=300, est_s=2.0)
+@kind("sandbox.python", pool="sandbox", input=Program, output=Ran, resources={"sandbox": 1}, timeout_s=300, est_s=2.0)
 def run(ctx: Context, payload: Program) -> Ran:
     """Run the code once. Raises: Permanent where there is no sandbox, or by `check`."""
     ctx.checkpoint()

@@ -108,8 +108,8 @@ def test_connections_are_told_beside_the_budget(stage: Stage) -> None:
     connections = found["connections"]
     assert (connections["workers"], connections["budget"], connections["kept"]) == (1, 80, 20)
     assert 1 <= connections["server"] <= connections["server_most"]
-    # llm 4 x 5, tool_read 3 x 4, tool_write 3 x 4 and one each of mcp, browser, sandbox, db, target, ingest, cpu
-    assert connections["workers_wanted"] == 20 + 12 + 12 + 4 + 3 + 3 + 6 + 5 + 4 + 4
+    # llm 4 x 5, tool_read 3 x 4, tool_write 3 x 4 and 2 of sandbox, one each of mcp, browser, db, target, ..
+    assert connections["workers_wanted"] == 20 + 12 + 12 + 4 + 3 + 6 + 6 + 5 + 4 + 4
 
 
 def test_forty_workers_of_twenty_slots_are_refused_with_the_derivation(stage: Stage) -> None:

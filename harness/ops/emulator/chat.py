@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ops.emulator import extract, script
+from harness.ops.emulator import extract, program, script
 from harness.ops.emulator.problems import Problem, count_of, flag_of, model_of
 
 MODEL = "emulator-extractive"
@@ -127,7 +127,11 @@ def read(request: dict[str, Any], answers: Answers) -> Chat:
     if most is None:
         most = count_of(request, "max_tokens")
     stream = flag_of(request, "stream", param="stream")
-    played = script.turn(request["messages"]) if request.get("tools") else script.verdict(prompts[-1])
+    played = (
+        script.turn(request["messages"])
+        if request.get("tools")
+        else script.verdict(prompts[-1]) or program.written(request["messages"])
+    )
     call = played if isinstance(played, script.Call) else None
     if isinstance(played, str):
         text, cut, pieces = played, False, tuple(map(_utf8, _PIECE.findall(played)))
