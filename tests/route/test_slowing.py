@@ -24,7 +24,7 @@ from tests.stage import wait_until
 
 LIMIT, SHARED_FROM = 12, 4  # calls at once; above so many the provider's power is shared
 FAST_S, SLOW_S = 0.2, 0.6
-LOWER = {"capacity": LIMIT, "limiter": "csl", "start": LIMIT}
+LOWER: dict[str, int | float | bool | str | None] = {"capacity": LIMIT, "limiter": "csl", "start": LIMIT}
 
 
 class Past:
