@@ -5,14 +5,14 @@ import inspect
 import io
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import psycopg
 import pytest
 
-from harness.kinds import Cancelled, Context, Permanent, calling, folders, models
+from harness.kinds import Cancelled, Child, Children, Context, Permanent, calling, folders, models
 from harness.kinds.artifacts import Artifact, Content
 from harness.kinds.documents import Chunk, Filters, Found, NewDocument
 
@@ -93,6 +93,8 @@ class Alone:
         self.costs: list[int | Mapping[str, int]] = []
         self.told = Told()
         self.stop = False
+        self.spawned: list[tuple[str, object]] = []
+        self.child: Callable[[str, object], Any] = lambda kind, payload: None  # what a child returns; it may raise
         self.form = ""
         self.documents = Shelf()
         self.artifacts = Uploads(self.documents)
@@ -132,6 +134,35 @@ class Alone:
         self.recorded[name] = made
         assert json.loads(json.dumps(made)) == made, f"the result of step {name!r} is no plain JSON"
         return made
+
+    def spawn(
+        self, kind: str, payloads: Iterable[object], *, priority: int | None = None, name: str = "", key: str = ""
+    ) -> Children:
+        first = len(self.spawned)
+        self.spawned += [(kind, payload) for payload in payloads]
+        return Children(kind=kind, ranges=((first, len(self.spawned) - first),))
+
+    def gather(
+        self,
+        *batches: Children,
+        policy: Literal["all", "any"] | int = "all",
+        on_failure: Literal["return", "fail"] = "return",
+        name: str = "gather",
+        key: str = "",
+    ) -> list[Child]:
+        ranges = [one for batch in batches for one in batch.ranges] if batches else [(0, len(self.spawned))]
+        return [self._gathered(at, on_failure) for first, n in ranges for at in range(first, first + n)]
+
+    def _gathered(self, at: int, on_failure: str) -> Child:
+        kind, payload = self.spawned[at]
+        number = f"00000000-0000-4000-8001-{at:012}"
+        try:
+            return Child(task_id=number, kind=kind, state="succeeded", output=self.child(kind, payload))
+        except Permanent as error:
+            if on_failure == "fail":
+                raise
+            told = {"class": str(error.error_class), "message": str(error)}
+            return Child(task_id=number, kind=kind, state="failed_terminal", error=told)
 
     def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
         self.calls += [resource] if isinstance(resource, str) else resource

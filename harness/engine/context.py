@@ -3,9 +3,9 @@
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from django.conf import settings
 from pydantic import BaseModel
@@ -14,11 +14,13 @@ from harness.engine import acall
 from harness.engine.artifacts import RunArtifacts
 from harness.engine.asking import Asking, Trouble
 from harness.engine.calls import LEAVE_AFTER_S, Call, Hand, is_left
+from harness.engine.children import Family
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
 from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
 from harness.engine.steps import Steps
 from harness.engine.targets import Held, Use, told
+from harness.kinds.children import Child, Children
 from harness.kinds.errors import Cancelled, TimedOut
 from harness.kinds.forms import changed
 from harness.kinds.registry import Kind
@@ -35,6 +37,7 @@ class RunContext:
 
     __slots__ = (
         "_asking",
+        "_family",
         "_form",
         "_lock",
         "_needs",
@@ -65,6 +68,7 @@ class RunContext:
             checkpoint=self.checkpoint,
             check=self._check,
         )
+        self._family = Family(process, task, self._steps)
 
     @property
     def task_id(self) -> str:
@@ -114,6 +118,23 @@ class RunContext:
         """Do something once over all attempts. Raises: see `kinds.Context.step`."""
         result: T = self._steps.run(name, fn, key)
         return result
+
+    def spawn(
+        self, kind: str, payloads: Iterable[object], *, priority: int | None = None, name: str = "", key: str = ""
+    ) -> Children:
+        """Make a task of each payload, once. Raises: see `kinds.Context.spawn`."""
+        return self._family.spawn(kind, list(payloads), priority=priority, name=name or f"spawn {kind}", key=key)
+
+    def gather(
+        self,
+        *batches: Children,
+        policy: Literal["all", "any"] | int = "all",
+        on_failure: Literal["return", "fail"] = "return",
+        name: str = "gather",
+        key: str = "",
+    ) -> list[Child]:
+        """Wait for children, without a slot. Raises: see `kinds.Context.gather`."""
+        return self._family.gather(batches, policy=policy, on_failure=on_failure, name=name, key=key)
 
     def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
         """Call a declared downstream once. Raises: see `kinds.Context.call`."""

@@ -28,6 +28,7 @@ FOLD_EVERY_S = 1.0
 CHARGES_WHOLE_EVERY_S = 1.0
 # A deleted flow is looked at again after these times: longer than any transaction that may have counted on it.
 LOOK_AGAIN_S = (0.3, 2.0, 15.0, 65.0)
+ACTOR = "dispatcher"
 GRACE_S = 5.0  # between a prefork child's soft and hard time limit
 
 Publish = Callable[[Sequence[Message]], None]
@@ -69,6 +70,11 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
             _delete_empty(connection, memory, plan, epoch=epoch)
     _fold(connection, memory, epoch=epoch)
     _look_again(connection, memory)
+    # 4. Let go on what waited for others that have ended
+    if memory.notices:
+        roused, ready = transitions.rouse(connection, actor=ACTOR)
+        memory.more = memory.more or ready > 0
+        log.info("roused", tasks=roused, ready=ready)
     return released
 
 

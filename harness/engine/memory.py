@@ -44,6 +44,7 @@ class Memory:
     places: dict[int, str] = field(default_factory=dict)  # where the rows of this tick's heads lie
     now_s: float = 0.0  # the server's time at the last look, in epoch seconds
     more: bool = False  # the last look didn't see all that is new: the next should not wait
+    notices: bool = False  # it saw notices of ends that tasks wait for
     charged: int = 0  # the highest number of a charge seen
     _charges: set[int] = field(default_factory=set)  # charged, still to be deleted
     _known: set[int] = field(default_factory=set)  # flows in line, still to be marked
@@ -68,6 +69,7 @@ class Memory:
     def learn(self, seen: InUse) -> None:
         """Take what is new since the last tick: charges of what ended, then flows that nobody knew."""
         self.now_s = seen.now_s
+        self.notices = seen.notices
         self.more = len(seen.flows) >= FLOWS_AT_ONCE or len(seen.charges) >= CHARGES_AT_ONCE
         for number, pool, charge in seen.charges:
             if number in self._charges:

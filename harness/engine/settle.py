@@ -10,10 +10,11 @@ from pydantic import BaseModel, ValidationError
 
 from harness.engine import payload
 from harness.kinds import models
-from harness.kinds.errors import Cancelled, Permanent, StepMismatch, WorkError
+from harness.kinds.errors import Cancelled, Parked, Permanent, StepMismatch, WorkError
 from harness.kinds.registry import Kind
 from harness.policy import retry
 from harness.policy.errors import ErrorClass, Invalid, TooLarge
+from harness.policy.holds import CHILDREN
 from harness.policy.lifecycle import Event
 from harness.store.transitions import ClaimedTask, Outcome
 
@@ -48,6 +49,8 @@ def from_error(
     `outage`: what failed is a downstream whose breaker isn't closed; `budget_s` takes a retry from that downstream's
     budget, and returns the seconds after which it may be made.
     """
+    if isinstance(error, Parked):
+        return _parked(task, error, slot_s=slot_s)
     if isinstance(error, StepMismatch):
         return _held(task, f"its steps are not those that were recorded: {_said(error)}", slot_s=slot_s)
     if isinstance(error, Cancelled) and stop != "timeout":
@@ -117,6 +120,19 @@ def mismatch(task: ClaimedTask, *, known: int | None) -> Outcome:
     """This worker doesn't know the kind, or knows another version: held until one does; never discarded."""
     what = f"kind {task.kind!r}" if known is None else f"version {task.version} of kind {task.kind!r} (it has {known})"
     return _held(task, f"the worker doesn't know {what}", slot_s=0.0)
+
+
+def _parked(task: ClaimedTask, error: Parked, *, slot_s: float) -> Outcome:
+    """It waits for its children, without a slot; the dispatcher queues it again when they have ended."""
+    return Outcome(
+        task=task.id,
+        release_no=task.release_no,
+        event=Event.PARK,
+        slot_s=slot_s,
+        hold=CHILDREN,
+        message=str(error),
+        data={"children": error.children},
+    )
 
 
 def _held(task: ClaimedTask, reason: str, *, slot_s: float) -> Outcome:

@@ -18,12 +18,12 @@ import psycopg
 from harness.engine import payload
 from harness.engine.process import LeaseLost, ProcessState, Running
 from harness.kinds import models
-from harness.kinds.errors import Permanent, StepMismatch
+from harness.kinds.errors import Parked, Permanent, StepMismatch
 from harness.policy import steps as policy
 from harness.policy.errors import Invalid, TooLarge, Unavailable
 from harness.policy.steps import Again, Differs, New, Record, Replay
 from harness.store import steps as stored
-from harness.store.database import borrowed
+from harness.store.database import Connection, borrowed
 from harness.store.steps import Beginning, Finishing
 from harness.store.transitions import ClaimedTask
 from harness.telemetry import logs
@@ -85,6 +85,7 @@ class Steps:
         self._under_way = 0
         self._replays = 0
         self._differs: Differs | None = None  # once seen, nothing more is done
+        self._parked: Parked | None = None
 
     @property
     def replayed(self) -> int:
@@ -104,6 +105,66 @@ class Steps:
 
     def run(self, name: str, fn: Callable[[], Any], key: str) -> Any:
         """Replay a step, or do and record it. Raises: see `kinds.Context.step`."""
+
+        def do(record: Record, place: int) -> Any:
+            token = policy.token(self._task_token, key=key, place=place, name=name)
+            before = _inside.set(Open(self, name, token))
+            try:
+                value = fn()
+            except Parked as parked:
+                self._parked = parked
+                raise
+            finally:
+                _inside.reset(before)
+            text, plain = _encoded(name, value)
+            self._write(self._process.finish_step, self._finishing(record, text), self._check)
+            return plain
+
+        return self._take(name, key, do)
+
+    def make(self, name: str, write: Callable[[Connection], Any], key: str) -> Any:
+        """The same for a step whose effect is in Harness's own database: `write` and its record are one transaction.
+
+        `write` returns the result, and may be called again when its transaction was undone. Raises: as `run`.
+        """
+
+        def do(record: Record, place: int) -> Any:
+            while True:
+                self._checkpoint()
+                if self._running.taken_over:
+                    raise LeaseLost("the task was settled from outside while its step was under way")
+                try:
+                    with borrowed(self._process.db) as connection, connection.transaction():
+                        # The answer to a commit may be lost, and what was committed stands.
+                        there = stored.result(connection, self._task.id, record.ordinal)
+                        if there is not None:
+                            return json.loads(there)
+                        text, plain = _encoded(name, write(connection))
+                        (recorded,) = stored.finish(
+                            connection, [self._finishing(record, text)], actor=self._process.actor
+                        )
+                        if not recorded:
+                            raise LeaseLost("the task was taken back while its step was under way")
+                        self._check()
+                    return plain
+                except (Unavailable, psycopg.OperationalError) as away:
+                    log.warning("step_not_written", task=self._task.id, error=str(away))
+                    time.sleep(WRITE_AGAIN_S)
+
+        return self._take(name, key, do)
+
+    def look(self, read: Callable[[Connection], T]) -> T:
+        """Ask Harness's own database something for a step, again while it is away. Raises: Cancelled, LeaseLost."""
+        while True:
+            self._checkpoint()
+            try:
+                with borrowed(self._process.db) as connection:
+                    return read(connection)
+            except (Unavailable, psycopg.OperationalError) as away:
+                log.warning("step_not_read", task=self._task.id, error=str(away))
+                time.sleep(WRITE_AGAIN_S)
+
+    def _take(self, name: str, key: str, do: Callable[[Record, int], Any]) -> Any:
         # 1. Come to it
         self._refuse(name, key)
         self._checkpoint()
@@ -123,20 +184,9 @@ class Steps:
             finally:
                 line.busy = None
         try:
-            # 2. Do it
+            # 2. Do it, 3. record it
             self._write(self._process.begin_step, self._beginning(record), self._checkpoint)
-            token = policy.token(self._task_token, key=key, place=line.place, name=name)
-            before = _inside.set(Open(self, name, token))
-            try:
-                value = fn()
-            finally:
-                _inside.reset(before)
-            # 3. Record it
-            text, plain = _encoded(name, value)
-            finishing = Finishing(
-                task=self._task.id, release_no=self._task.release_no, ordinal=record.ordinal, result=text
-            )
-            self._write(self._process.finish_step, finishing, self._check)
+            plain = do(record, line.place)
             with self._lock:
                 line.unfinished = None
         finally:
@@ -145,10 +195,15 @@ class Steps:
                 self._under_way -= 1
         return plain
 
+    def _finishing(self, record: Record, text: str) -> Finishing:
+        return Finishing(task=self._task.id, release_no=self._task.release_no, ordinal=record.ordinal, result=text)
+
     def check(self) -> None:
-        """Raises: StepMismatch when the code came to another step than recorded, whatever it did about it."""
+        """Raises: what the code came to, whatever it did about it: StepMismatch (not the recorded step), Parked."""
         if self._differs is not None:
             raise StepMismatch(self._differs.message)
+        if self._parked is not None:
+            raise self._parked
 
     def _refuse(self, name: str, key: str) -> None:
         """Raises: Permanent when the kind may not take this step here."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 from django.conf import settings
 
-from harness.engine import artifacts, living, schedules
+from harness.engine import artifacts, ends, living, schedules
 from harness.engine.schedules import Firing
 from harness.engine.watch import max_attempts
 from harness.store import door, housekeeping, money, pauses, sessions, transitions
@@ -41,6 +41,7 @@ class Swept:
     expired: int
     resumed: int
     scheduled: int
+    carried: int
 
     @property
     def woke(self) -> bool:
@@ -51,11 +52,12 @@ class Swept:
     def more(self) -> bool:
         """Whether a step did as much as it may at once, so that the next round should not wait."""
         most = max(self.unclaimed, self.due, self.expired, self.resumed)
-        return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE
+        return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE or self.carried >= ends.MOST
 
 
 def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: AttemptsEnded | None = None) -> Swept:
-    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, money spent.
+    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, what
+    ended tasks leave behind, money spent.
 
     `ended` is told of the attempts whose worker is gone, at once: the permits of their calls are free.
 
@@ -84,6 +86,7 @@ def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: Attempts
             "resume_version", lambda: transitions.resume_version(connection, actor=ACTOR, limit=TASKS_AT_ONCE)
         ),
         scheduled=step("fire_due", lambda: schedules.fire_due(firing, connection)),
+        carried=step("carry_ends", lambda: ends.carry(connection, actor=ACTOR)),
     )
     unpriced_usd = settings.HARNESS_MODELS.unpriced_usd
     step("count_spent", lambda: money.count(connection, epoch=epoch, unpriced_usd=unpriced_usd))

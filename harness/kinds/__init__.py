@@ -1,8 +1,19 @@
 """What the author of a kind sees: `@kind`, `Context`, and the errors that work may end in."""
 
 from harness.kinds.calling import Calling
+from harness.kinds.children import Child, Children
 from harness.kinds.context import Context
-from harness.kinds.errors import Cancelled, NoPermit, Permanent, RateLimited, StepMismatch, TimedOut, Transient, Unfit
+from harness.kinds.errors import (
+    Cancelled,
+    NoPermit,
+    Parked,
+    Permanent,
+    RateLimited,
+    StepMismatch,
+    TimedOut,
+    Transient,
+    Unfit,
+)
 from harness.kinds.forms import Form
 from harness.kinds.registry import Kind, OneOf, kind
 from harness.policy.retry import Rule
@@ -10,11 +21,14 @@ from harness.policy.retry import Rule
 __all__ = [
     "Calling",
     "Cancelled",
+    "Child",
+    "Children",
     "Context",
     "Form",
     "Kind",
     "NoPermit",
     "OneOf",
+    "Parked",
     "Permanent",
     "RateLimited",
     "Rule",

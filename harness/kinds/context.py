@@ -1,10 +1,11 @@
 """What a running task can do: the protocol that `engine.context` implements and tests may imitate."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from harness.kinds.artifacts import Artifacts
+from harness.kinds.children import Child, Children
 from harness.kinds.documents import Documents
 
 if TYPE_CHECKING:
@@ -75,6 +76,40 @@ class Context(Protocol):
 
         Raises: Cancelled before it begins; StepMismatch; Permanent (result, name, place); LeaseLost (engine); whatever
         `fn` raised.
+        """
+        ...
+
+    def spawn(
+        self, kind: str, payloads: Iterable[object], *, priority: int | None = None, name: str = "", key: str = ""
+    ) -> Children:
+        """Make a task of each payload, all or none, once: a step (`name`, `key`), so a later attempt gets the same.
+
+        They belong to this task's tenant and run (of a task without one: a run of their own), wait in line like others,
+        and count under the run's cap. `priority`: this task's own, or a less urgent one. They don't outlive this task:
+        however it ends, those that live are cancelled.
+
+        Raises: Permanent naming the field (kind, payloads, priority; too many for the run; the budget is spent);
+        whatever `step` does.
+        """
+        ...
+
+    def gather(
+        self,
+        *batches: Children,
+        policy: Literal["all", "any"] | int = "all",
+        on_failure: Literal["return", "fail"] = "return",
+        name: str = "gather",
+        key: str = "",
+    ) -> list[Child]:
+        """Wait for children (without batches: for all that were spawned so far) and return them in order. A step.
+
+        While they aren't through the task leaves its slot: this raises (Parked), and a later attempt comes back here
+        with what was done before. It goes on when all have succeeded, with `policy` "any" one of them, with a number so
+        many; in any case when all have ended. Each child tells its state, output and error; those that still work go
+        on, and may be gathered again. `on_failure="fail"`: one that failed or was cancelled fails this task, too.
+
+        Raises: Parked (leave it alone); Permanent (not its own children; policy; on_failure; more than 64 MiB of
+        results); whatever `step` does.
         """
         ...
 

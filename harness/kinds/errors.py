@@ -96,6 +96,17 @@ class Cancelled(BaseException):
     """
 
 
+class Parked(BaseException):
+    """Raised into a kind whose children haven't ended: the task leaves its slot, and comes back here when they have.
+
+    A BaseException, so that a kind's `except Exception` does not go on without them.
+    """
+
+    def __init__(self, children: int) -> None:
+        super().__init__(f"it waits for {children:,} {'child' if children == 1 else 'children'}")
+        self.children = children
+
+
 class StepMismatch(BaseException):
     """Raised into a kind whose steps aren't those that an earlier attempt recorded: the task is held, hold `version`.
 

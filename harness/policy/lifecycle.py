@@ -142,7 +142,12 @@ TABLE: dict[Event, Row] = {
             note="adds a hold",
         ),
         _row(Event.PARK, "running -> paused", "kind", note="hold children"),
-        _row(Event.UNPARK, "paused -> queued", "dispatcher", note="when the children ended"),
+        _row(
+            Event.UNPARK,
+            "paused -> queued; paused -> paused",
+            "dispatcher",
+            note="when the children ended; queued when that was the last hold",
+        ),
         _row(
             Event.MISMATCH,
             "running -> paused",

@@ -42,7 +42,7 @@ class InUse:
     """The time of the look (the server's, in epoch seconds); slots by pool (of live, undrained sessions); leases.
 
     `level`: of pressure. `flight`: what is in flight. `charges`: of leases that ended, (id, pool, charge). `flows`:
-    that no leader knows yet.
+    that no leader knows yet. `notices`: of ends that tasks wait for, there are some (transitions.rouse).
     """
 
     now_s: float = 0.0
@@ -51,6 +51,7 @@ class InUse:
     flight: list[InFlight] = field(default_factory=list)
     charges: list[tuple[int, str, Charge]] = field(default_factory=list)
     flows: list[KnownFlow] = field(default_factory=list)
+    notices: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -129,7 +130,7 @@ def in_use(connection: Connection, *, charged: int = 0) -> InUse:
         elif what == "slots":
             found.slots[pool] = n
         else:
-            found.now_s, found.level = x, Level(n or 0)
+            found.now_s, found.level, found.notices = x, Level(n or 0), y > 0
     return found
 
 

@@ -7,6 +7,7 @@ from harness.store.models.admission import DoorAnswer, DoorNow
 from harness.store.models.artifacts import Artifact
 from harness.store.models.audit import AuditEntry, AuditFinding
 from harness.store.models.autoscale import AdviceChange, AdviceNow
+from harness.store.models.children import Dependency, Gathering, Notice
 from harness.store.models.documents import Chunk, Document
 from harness.store.models.forecasts import Forecast, ForecastBorne, ForecastPass, RunForecast
 from harness.store.models.money import Budget, UsageDay, UsageMark
@@ -42,6 +43,7 @@ __all__ = [
     "Chunk",
     "ClassCredit",
     "Clock",
+    "Dependency",
     "Document",
     "DoorAnswer",
     "DoorNow",
@@ -50,6 +52,7 @@ __all__ = [
     "Forecast",
     "ForecastBorne",
     "ForecastPass",
+    "Gathering",
     "Idempotency",
     "Leader",
     "Lease",
@@ -57,6 +60,7 @@ __all__ = [
     "LevelChange",
     "LevelNow",
     "LimitChange",
+    "Notice",
     "Override",
     "Pause",
     "Person",

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from harness.policy.holds import WISHES
 from harness.policy.lifecycle import LIVE, RELEASABLE, TERMINAL, State, legal_changes
+from harness.store import sql
 from harness.store.models.references import one, to
 
 
@@ -62,7 +63,8 @@ class Task(models.Model):
 
     `token_epoch`: +1 when it is sent again with another input, and its idempotency token with it; `dead_at`: when it
     became a dead letter; `ready_at`: since when it may run, if not since it was submitted; `deferred`: by admission, so
-    it is let in before its not_before when the line is short.
+    it is let in before its not_before when the line is short. `depends`: it waits for tasks of its run (`dependency`);
+    `linked`: its end matters to others: it has a parent, children, or tasks that depend on it.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -95,6 +97,8 @@ class Task(models.Model):
     finished_at = models.DateTimeField(null=True)
     token_epoch = models.IntegerField(db_default=0)
     deferred = models.BooleanField(db_default=False)
+    depends = models.BooleanField(db_default=False)
+    linked = models.BooleanField(db_default=False)
     # Made of `state`, so that a claim doesn't change it: an index on it leaves the claim a HOT update.
     dead_at = models.GeneratedField(
         expression=Case(When(state=State.FAILED_TERMINAL.value, then=F("finished_at")), default=None),
@@ -129,6 +133,10 @@ class Task(models.Model):
             # The dead letters, of one tenant and of all.
             models.Index(fields=("tenant", "dead_at", "id"), name="task_dead", condition=Q(dead_at__isnull=False)),
             models.Index(fields=("dead_at", "id"), name="task_dead_of_all", condition=Q(dead_at__isnull=False)),
+            # The children of a task: those that live (finished_at IS NULL), those that ended, and all.
+            models.Index(
+                fields=("parent_id", "finished_at", "id"), name="task_of_parent", condition=Q(parent_id__isnull=False)
+            ),
         )
         constraints = (
             models.CheckConstraint(condition=Q(state__in=[str(state) for state in State]), name="task_state_known"),
@@ -136,6 +144,7 @@ class Task(models.Model):
             models.CheckConstraint(
                 condition=Q(ready=False) | Q(state__in=sorted(RELEASABLE)), name="task_ready_only_where_releasable"
             ),
+            models.CheckConstraint(condition=Q(ready=False) | Q(depends=False), name="task_ready_depends_on_nothing"),
             models.CheckConstraint(
                 condition=Q(holds=[]) | Q(state=State.PAUSED.value), name="task_holds_only_while_paused"
             ),
@@ -168,6 +177,18 @@ class Task(models.Model):
                 operation=pgtrigger.Delete,
                 condition=pgtrigger.Condition(f"OLD.state IN ({_quoted(LIVE)})"),
                 func=_refuse("a live task is not deleted; cancel it first"),
+            ),
+            # However a task ends, those that wait for it are to be looked at (store.transitions.notices). So is one
+            # that parks: what it waits for may have ended while it did.
+            pgtrigger.Trigger(
+                name="task_told_to_others",
+                when=pgtrigger.After,
+                operation=pgtrigger.UpdateOf("state", "finished_at"),  # type: ignore[no-untyped-call]  # untyped library
+                condition=pgtrigger.Condition(
+                    "NEW.linked AND OLD.finished_at IS NULL AND (NEW.finished_at IS NOT NULL OR "
+                    "OLD.state = 'running' AND NEW.state = 'paused')"
+                ),
+                func=sql.load("schema/told_to_others"),
             ),
         )
 

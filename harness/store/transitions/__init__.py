@@ -7,6 +7,7 @@ task, by id. Waking the dispatcher (`doorbell`) is the caller's, after the commi
 
 from harness.store.transitions.auditor import back_on_the_way, give_up_lease, take_back_unclaimed, unready
 from harness.store.transitions.due import expire_due, let_in, resume_version, wake_due
+from harness.store.transitions.notices import look_again, rouse
 from harness.store.transitions.people import BUSY, By, act, cancel, lock_free
 from harness.store.transitions.redrive import Again, redrive
 from harness.store.transitions.values import ClaimedTask, Ended, Lost, NewLease, NewTask, Outcome, Released
@@ -42,10 +43,12 @@ __all__ = (
     "hand_back_unclaimed",
     "let_in",
     "lock_free",
+    "look_again",
     "lose",
     "redrive",
     "release",
     "resume_version",
+    "rouse",
     "settle",
     "settle_many",
     "submit",

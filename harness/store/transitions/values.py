@@ -16,6 +16,7 @@ class NewTask:
     `marks`: None, or JSON text of an object: title, tags, schedule, scheduled_for, terms (policy.terms).
     `degrade`: a cheaper form of it will do under pressure.
     `deferred`: why the door lets it in later, by not_before at the latest.
+    `depends`: on tasks submitted with it; `linked`: others of them depend on it.
     """
 
     kind: str
@@ -31,6 +32,8 @@ class NewTask:
     marks: str | None = None
     degrade: bool = True
     deferred: str | None = None
+    depends: bool = False
+    linked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -173,7 +173,8 @@ def hand_back_unclaimed(
 def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
     """A task as JSON. `shared` keeps what is the same in many of a batch: writing it takes longer than all the rest."""
     times = (task.not_before, task.start_by, task.deadline)
-    key = (task.kind, task.version, task.pool, task.priority, task.signature, task.degrade, *times, task.deferred)
+    kind = (task.kind, task.version, task.pool, task.priority, task.signature)
+    key = (*kind, task.degrade, *times, task.deferred, task.depends, task.linked)
     text = shared.get(key)
     if text is None:
         values: dict[str, object] = {
@@ -190,6 +191,10 @@ def _task_json(task: NewTask, shared: dict[tuple[object, ...], str]) -> str:
             values["degrade"] = False
         if task.deferred is not None:
             values["deferred"] = task.deferred
+        if task.depends:
+            values["depends"] = True
+        if task.linked:
+            values["linked"] = True
         text = shared[key] = json.dumps(values)[1:-1]
     marks = "" if task.marks is None else f',"marks":{task.marks}'
     return f'{{"public_id":"{task.public_id}",{text},"input":{task.input}{marks}}}'

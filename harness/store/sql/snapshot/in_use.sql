@@ -1,11 +1,11 @@
 -- What a tick begins with, in one trip and one snapshot: the time; the slots of live, undrained sessions; what is in flight
 -- (leases counted as slots, members as tasks; zombies count until they end); charges of what ended; flows that are new.
 -- A lease and the charge of its end are never both seen, and never neither: what it overran is always counted once.
--- Returns: 'now', null, level of pressure (null: never evaluated), .., epoch s | 'slots', pool, number |
+-- Returns: 'now', null, level of pressure (null: never evaluated), .., epoch s, 1 if there are notices of ends (else 0) | 'slots', pool, number |
 -- 'flight', pool, leases, via, tenant, run, signature, members, priority, lane, null, overrun_s (times cost), cost, null, estimated ends (epoch s; only where resources are held) |
 -- 'charge', pool, tasks, null, tenant, run, kind, null, priority, lane, id, slot_s, owed_s, cost_s |
 -- 'flow', pool, tenant cap, null, tenant, run, signature, run cap, priority, null, id, weight, 1 if its work may be degraded (else 0).
--- Needs: nothing on worker_session, level and lease (few rows); lease_member_of_lease (of bundles only), charge_pkey, flow_unknown,
+-- Needs: nothing on worker_session, level, lease and notice (few rows); lease_member_of_lease (of bundles only), charge_pkey, flow_unknown,
 -- tenant_pkey, run_pkey. Parameters: dead_after_s, zombie_s (most that a zombie overruns); charged (charges up to this id are left out), charges, flows (most).
 WITH held AS MATERIALIZED (
     SELECT pool, via, tenant_id, run_id, signature, priority, lane, cost,
@@ -22,7 +22,7 @@ WITH held AS MATERIALIZED (
 SELECT 'now' AS what, NULL::text AS pool, (SELECT level::integer FROM level WHERE id = 1) AS n, NULL::text AS via,
        NULL::integer AS tenant, NULL::bigint AS run, NULL::text AS signature, NULL::integer AS members, NULL::smallint AS priority,
        NULL::smallint AS lane, NULL::bigint AS id, date_part('epoch', statement_timestamp()) AS x,
-       NULL::double precision AS y, NULL::double precision AS z, NULL::double precision[] AS ends
+       (SELECT count(*) FROM (SELECT FROM notice WHERE NOT down LIMIT 1) n)::double precision AS y, NULL::double precision AS z, NULL::double precision[] AS ends
 UNION ALL
 SELECT 'slots', pool.key, sum(pool.value::integer)::integer, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        NULL, NULL

@@ -1,16 +1,18 @@
--- A task that nothing would ever move again gets a way out: queued without a slot and without a time is ready,
+-- A task that nothing would ever move again gets a way out: queued without a slot, a time or a dependency is ready,
 -- failed_retryable without a time is requeued, paused without a hold gets one that a person can take away.
 -- The caller holds the task's lock and has seen under it that no lease has it. Returns: state.
--- Needs: task_pkey. Parameters: task, actor, reason.
+-- Needs: task_pkey, dependency_unmet. Parameters: task, actor, reason.
 WITH t AS (
     UPDATE task SET
         state = CASE old.state WHEN 'paused' THEN 'paused' ELSE 'queued' END,
         ready = old.state <> 'paused',
+        depends = false,
         holds = CASE old.state WHEN 'paused' THEN ARRAY['operator'] ELSE '{}' END,
         event_no = event_no + 1
     FROM (SELECT id, state FROM task WHERE id = %(task)s) old
     WHERE task.id = old.id AND CASE task.state
         WHEN 'queued' THEN NOT task.ready AND task.not_before IS NULL
+             AND NOT EXISTS (SELECT FROM dependency d WHERE d.task_id = task.id AND NOT d.met)
         WHEN 'failed_retryable' THEN task.not_before IS NULL
         WHEN 'paused' THEN task.holds = '{}' ELSE false END
     RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.state,

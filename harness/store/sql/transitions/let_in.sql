@@ -1,4 +1,5 @@
 -- Deferred tasks get in line: of each group the oldest, as many as are let in. One that somebody has locked waits its turn.
+-- One that depends on others isn't deferred any more, and gets in line when these have succeeded.
 -- Returns: task id. Needs: task_deferred. Locks: tasks by id; new flow rows.
 -- Parameters: groups (jsonb array: pool, priority, signature, tenant, tasks), actor, reason.
 WITH chosen AS MATERIALIZED (
@@ -15,9 +16,9 @@ locked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) t
 ),
 t AS (
-    UPDATE task SET ready = true, ready_at = clock_timestamp(), not_before = NULL, deferred = false, event_no = event_no + 1
+    UPDATE task SET ready = NOT depends, ready_at = clock_timestamp(), not_before = NULL, deferred = false, event_no = event_no + 1
     FROM locked WHERE task.id = locked.id
-    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
@@ -27,7 +28,7 @@ e AS (
 ),
 f AS (
     INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
-    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t WHERE ready
     ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
 )
 SELECT id FROM t

@@ -1,7 +1,7 @@
 -- Send ended tasks again: queued and ready, with what counts against them at 0, without output and error. release_no,
--- the fence, stays. With another input (`changed`): that input, another token (token_epoch + 1), other words to be found
+-- the fence, stays. One that depends on tasks which haven't succeeded waits for them again. With another input (`changed`): that input, another token (token_epoch + 1), other words to be found
 -- by; the steps that the old input had are dropped. What ended meanwhile in another way, or was sent again by someone else, is left as it is.
--- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task, step_pkey.
+-- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task, step_pkey, dependency_unmet.
 -- Locks: tasks by id. An ended task is on no lease. Parameters: rows (jsonb array), actor, reason.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
@@ -9,14 +9,16 @@ WITH r AS MATERIALIZED (
         terms jsonb)
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, t.state AS from_state, r.* FROM (SELECT * FROM r ORDER BY task) r CROSS JOIN LATERAL (
+    SELECT t.id, t.state AS from_state, r.*,
+           EXISTS (SELECT FROM dependency d WHERE d.task_id = r.task AND NOT d.met) AS depends
+    FROM (SELECT * FROM r ORDER BY task) r CROSS JOIN LATERAL (
         SELECT id, state FROM task
         WHERE id = r.task AND state IN ('failed_terminal', 'cancelled') AND (r.changed OR version = r.version)
         FOR UPDATE) t
 ),
 t AS (
     UPDATE task SET
-        state = 'queued', ready = true, ready_at = clock_timestamp(), holds = '{}', want = NULL, single = false,
+        state = 'queued', ready = NOT locked.depends, depends = locked.depends, ready_at = clock_timestamp(), holds = '{}', want = NULL, single = false,
         version = locked.version, pool = locked.pool, signature = locked.signature,
         attempts_used = 0, lost_starts = 0, postponements = 0,
         not_before = NULL, deferred = false, start_by = locked.start_by, deadline = NULL, first_claimed_at = NULL,
@@ -24,7 +26,7 @@ t AS (
         token_epoch = token_epoch + CASE WHEN locked.changed THEN 1 ELSE 0 END,
         event_no = event_no + 1
     FROM locked WHERE task.id = locked.id
-    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.event_no,
+    RETURNING task.id, task.tenant_id, task.pool, task.priority, task.run_id, task.signature, task.ready, task.event_no,
               task.token_epoch, locked.from_state, locked.changed, locked.input, locked.terms
 ),
 e AS (
@@ -55,7 +57,7 @@ w AS (
 ),
 f AS (
     INSERT INTO flow (pool, priority, tenant_id, run_id, signature)
-    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t
+    SELECT DISTINCT pool, priority, tenant_id, run_id, signature FROM t WHERE ready
     ON CONFLICT (pool, priority, tenant_id, run_id, signature) DO NOTHING
 )
 SELECT id, token_epoch FROM t

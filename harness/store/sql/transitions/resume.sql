@@ -1,10 +1,11 @@
--- Lift one hold of paused tasks; without another they are queued again: ready, unless their not_before is yet to come.
+-- Lift one hold of paused tasks; without another they are queued again: ready, unless their not_before is yet to
+-- come, or tasks that they depend on.
 -- The caller holds the tasks' locks and has seen the holds. Returns: task id. Needs: task_pkey.
 -- Locks: none but the caller's; new flow rows. Parameters: tasks, hold, actor, data.
 WITH t AS (
     UPDATE task SET
         state = CASE WHEN array_remove(holds, %(hold)s::text) = '{}' THEN 'queued' ELSE 'paused' END,
-        ready = array_remove(holds, %(hold)s::text) = '{}' AND not_before IS NULL,
+        ready = array_remove(holds, %(hold)s::text) = '{}' AND not_before IS NULL AND NOT depends,
         ready_at = clock_timestamp(),
         holds = array_remove(holds, %(hold)s::text),
         event_no = event_no + 1

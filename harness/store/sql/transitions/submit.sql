@@ -1,5 +1,6 @@
 -- Insert tasks of one tenant and run, in the order given, each with its body, its trace event and (if ready) its flow.
 -- `deferred` (null for most): by the door, until not_before at the latest; why, which the trace keeps.
+-- `depends` (null for most): on tasks of the same run, so it isn't ready; `linked`: others wait for its end.
 -- `marks` (null for most): title, tags, schedule, scheduled_for, and the terms under which the task is found.
 -- Returns: task id, public id. Needs: no index. Locks: nothing but the new rows.
 -- Parameters: rows (jsonb array), tenant, run, parent, actor.
@@ -8,15 +9,16 @@ WITH r AS MATERIALIZED (
     FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
         public_id uuid, kind text, version integer, pool text, priority smallint, signature text,
         not_before timestamptz, start_by timestamptz, deadline timestamptz, degrade boolean,
-        input jsonb, marks jsonb, deferred text)
+        input jsonb, marks jsonb, deferred text, depends boolean, linked boolean)
 ),
 t AS (
     INSERT INTO task (id, public_id, tenant_id, run_id, parent_id, kind, version, pool, priority, signature,
-                      state, ready, not_before, start_by, deadline, degrade, deferred)
-    SELECT id, public_id, %(tenant)s, %(run)s, %(parent)s, kind, version, pool, priority, signature,
-           'queued', coalesce(not_before <= now(), true),
+                      state, ready, not_before, start_by, deadline, degrade, deferred, depends, linked)
+    SELECT id, public_id, %(tenant)s, %(run)s, %(parent)s::bigint, kind, version, pool, priority, signature,
+           'queued', coalesce(not_before <= now(), true) AND depends IS NOT TRUE,
            CASE WHEN not_before > now() THEN not_before END, start_by, deadline, coalesce(degrade, true),
-           coalesce(deferred IS NOT NULL AND not_before > now(), false)
+           coalesce(deferred IS NOT NULL AND not_before > now(), false), coalesce(depends, false),
+           coalesce(linked, %(parent)s::bigint IS NOT NULL)
     FROM r
     RETURNING id, public_id, pool, priority, signature, ready
 ),

@@ -1,0 +1,8 @@
+-- What a task's children returned, or why they didn't, in ranges of ids, in order of birth.
+-- Returns: public id, kind, output, error (JSON as text) of each. Needs: task_pkey, task_body_pkey. Locks: nothing.
+-- Parameters: parent, firsts, counts (arrays of one length).
+SELECT t.public_id, t.kind, b.output::text, b.error::text
+FROM unnest(%(firsts)s::bigint[], %(counts)s::integer[]) WITH ORDINALITY AS x(first, n, nth)
+JOIN task t ON t.id >= x.first AND t.id < x.first + x.n AND t.parent_id = %(parent)s
+LEFT JOIN task_body b ON b.task_id = t.id
+ORDER BY x.nth, t.id
