@@ -32,6 +32,7 @@ NAMES = (
     "crash",
     "guards",
     "steps",
+    "children",
     "chaos",
     "fairness",
     "simulator",

@@ -65,6 +65,11 @@ def _unready(connection: Connection, found: Found, still_so: StillSo) -> bool:
     return transitions.unready(connection, found.id, still_so)
 
 
+def _look_again(connection: Connection, found: Found, still_so: StillSo) -> bool:
+    assert found.id is not None
+    return transitions.look_again(connection, found.id, actor=ACTOR)
+
+
 def _restore_flow(connection: Connection, found: Found, still_so: StillSo) -> bool:
     pool, priority, tenant, run, signature = found.facts["key"]
     return flows.restore(connection, [(pool, priority, tenant, run, signature)]) > 0
@@ -133,10 +138,13 @@ RULES: dict[str, Rule] = {
         Rule(name="steps_without_task", look="orphaned_steps", means="their task is gone",
              repair=_delete_steps, does="the steps go"),
         # No state without a way out.
-        Rule(name="stranded", look="tasks", means="it is queued, but neither ready, nor due some time, nor released",
+        Rule(name="stranded", look="tasks",
+             means="it is queued, but neither ready, nor due, nor released, nor waits for others",
              repair=_back_on_the_way, does="it is ready (ripen)"),
         Rule(name="never_due", look="tasks", means="it is to be tried again, but at no time",
              repair=_back_on_the_way, does="it is requeued"),
+        Rule(name="parked_for_nothing", look="tasks", means="it waits for its children, and none of them lives",
+             repair=_look_again, does="it goes on (unpark)"),
         Rule(name="paused_without_hold", look="tasks", means="it is paused, but by no hold that one could take away",
              repair=_back_on_the_way, does="it gets the hold `operator`, which people lift"),
         Rule(name="version_unknown", look="tasks", level="warning",

@@ -72,9 +72,8 @@ def tick(connection: Connection, topology: Topology, memory: Memory, *, epoch: i
     _look_again(connection, memory)
     # 4. Let go on what waited for others that have ended
     if memory.notices:
-        roused, ready = transitions.rouse(connection, actor=ACTOR)
+        _, ready = transitions.rouse(connection, actor=ACTOR)
         memory.more = memory.more or ready > 0
-        log.info("roused", tasks=roused, ready=ready)
     return released
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from harness.policy.eta import Trust
+from harness.policy.holds import CHILDREN
 from harness.policy.lifecycle import TERMINAL, State
 from harness.policy.reasons import Code, label
 from harness.store import forecasts
@@ -35,10 +36,12 @@ TRUST = {
 }
 # What holds a task that isn't in line, where nobody knows for how long.
 HELD = {
-    State.PAUSED: (Code.HELD, "It is paused, or waits for its children: see why."),
+    State.PAUSED: (Code.HELD, "It is paused: see why."),
     State.WAITING_APPROVAL: (Code.APPROVAL, "It waits for a decision."),
     State.FAILED_RETRYABLE: (Code.RETRY, "It failed and is tried again: see why."),
 }
+PARKED = (Code.CHILDREN, "It is waiting for its children: see why.")
+DEPENDENT = (Code.DEPENDENCIES, "It is waiting for tasks that it depends on: see why.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,10 @@ def _of_task(task: TaskView, found: Expected | None, made: Pass | None) -> Fores
         return _without(missing or NONE, made)
     state = State(task.state)
     if state in HELD and not task.ready and not (state is State.FAILED_RETRYABLE and found is not None):
-        code, words = HELD[state]
+        code, words = PARKED if task.holds == [CHILDREN] else HELD[state]
+        return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
+    if state is State.QUEUED and not (task.ready or task.released) and task.not_before is None:
+        code, words = DEPENDENT
         return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
     if found is None:
         return _without(SOON if made.looked_at >= made.waiting or task.created_at > made.at else FAR, made)

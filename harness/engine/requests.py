@@ -32,7 +32,8 @@ class TaskRequest:
     """One task as asked for. `input` is a JSON value; `priority` None: the tenant's default; times are aware.
 
     `ttl_s`: seconds until it must have started, from `not_before` or now; None: `start_by`, or the priority's default.
-    `degrade`: a cheaper form of it will do under pressure.
+    `degrade`: a cheaper form of it will do under pressure. As a node of a run: `name`, and `depends_on`, names and
+    places of other nodes that must succeed before.
     """
 
     kind: str
@@ -45,6 +46,8 @@ class TaskRequest:
     title: str = ""
     tags: Sequence[str] = ()
     degrade: bool = True
+    name: str = ""
+    depends_on: Sequence[str | int] = ()
 
     def fields(self) -> dict[str, object]:
         """Return the request as named JSON values, for a fingerprint: what isn't given isn't there."""
@@ -52,8 +55,12 @@ class TaskRequest:
         inputs = (
             {f"input.{name}": part for name, part in value.items()} if isinstance(value, dict) else {"input": value}
         )
-        later = {"ttl_s": self.ttl_s, "title": self.title or None, "tags": list(self.tags) or None}
-        later["degrade"] = None if self.degrade else False
+        later: dict[str, object] = {"ttl_s": self.ttl_s, "title": self.title or None, "tags": list(self.tags) or None}
+        later |= {
+            "degrade": None if self.degrade else False,
+            "name": self.name or None,
+            "depends_on": list(self.depends_on) or None,
+        }
         return (
             inputs
             | {

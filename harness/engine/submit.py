@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import psycopg
@@ -20,12 +20,12 @@ from harness.engine import verdict
 from harness.engine.doorway import Doorway
 from harness.engine.requests import Desk, TaskRequest, by_the_clock
 from harness.kinds import registry
-from harness.policy import admission, money
+from harness.policy import admission, graph, money
 from harness.policy.admission import DEFAULT_TTL_S, Defer, Overload, Reject, TenantFacts
 from harness.policy.errors import Conflict, Invalid, Refused, TooLarge
 from harness.policy.money import Standing
 from harness.policy.settings import PRIORITIES
-from harness.store import idempotency, queries, transitions
+from harness.store import children, idempotency, queries, transitions
 from harness.store import money as spending
 from harness.store.backlog import Backlog, insert_run
 from harness.store.database import Connection
@@ -70,7 +70,8 @@ class RunRequest:
 class Checked:
     """Requests that fit their kinds, ready to be decided on. `run`: they are the nodes of this run.
 
-    `now`: this machine's time then; `counted`: the tasks whose start_by was counted from it.
+    `now`: this machine's time then; `counted`: the tasks whose start_by was counted from it. `depends_on`: of each task
+    the places of those that must succeed before (empty: of none).
     """
 
     tasks: Sequence[NewTask]
@@ -81,6 +82,7 @@ class Checked:
     fingerprint: Fingerprint | None
     now: datetime
     counted: Collection[uuid.UUID] = ()
+    depends_on: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,7 +240,9 @@ def _commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Ch
                     size=count,
                     fanout_cap=checked.run.fanout_cap,
                 )
-            transitions.submit(connection, tasks, tenant=tenant.id, run=run_row, actor=actor)
+            ids = transitions.submit(connection, tasks, tenant=tenant.id, run=run_row, actor=actor)
+            if edges := [(ids[at], ids[on]) for at, ons in enumerate(checked.depends_on) for on in ons]:
+                children.depend(connection, edges, tenant=tenant.id)
     except BaseException:
         if reserved:
             door.backlog.released(tenant.id, count)
@@ -336,6 +340,10 @@ def _check(
     if errors:
         first = errors[0]
         raise Invalid(f"{first['field']}: {first['message']}", field=first["field"], errors=errors[:ERRORS_TOLD])
+    depends_on: Sequence[Sequence[int]] = ()
+    if run and any(node.depends_on or node.name for node in run.nodes):
+        depends_on = graph.resolve([node.name for node in run.nodes], [node.depends_on for node in run.nodes])
+        tasks = _tied(tasks, run.nodes, depends_on)
     return Checked(
         tasks=tasks,
         run=run,
@@ -345,7 +353,24 @@ def _check(
         fingerprint=marks,
         now=desk.now,
         counted=desk.counted,
+        depends_on=depends_on,
     )
+
+
+def _tied(tasks: Sequence[NewTask], nodes: Sequence[TaskRequest], depends_on: Sequence[Sequence[int]]) -> list[NewTask]:
+    """Return the tasks of a graph. One that waits for others has no time to start in unless it was given one."""
+    waited_for = {on for ons in depends_on for on in ons}
+    return [
+        task
+        if not ons and at not in waited_for
+        else replace(
+            task,
+            depends=bool(ons),
+            linked=at in waited_for,
+            start_by=task.start_by if not ons or node.start_by or node.ttl_s is not None else None,
+        )
+        for at, (task, node, ons) in enumerate(zip(tasks, nodes, depends_on, strict=True))
+    ]
 
 
 def _existing(

@@ -16,7 +16,8 @@ from harness.policy.lifecycle import TERMINAL, Event, State
 from harness.policy.reasons import AHEAD_MOST, Code, Fact, Reason, Told, Who, label, told
 from harness.policy.settings import QUARANTINE
 from harness.policy.waits import Happened, Wait
-from harness.store import reasons
+from harness.store import children, reasons
+from harness.store.children import Waits
 from harness.store.database import Connection
 from harness.store.queries import TaskView
 from harness.store.reasons import EventTold, InLine
@@ -74,7 +75,8 @@ def why(connection: Connection, task: TaskView, *, now: datetime | None = None) 
         raise NotFound(f"there is no task {task.public_id}")
     events = reasons.last_events(connection, task.id, most=EVENTS_MOST)
     now = datetime.fromtimestamp(line.now_s, UTC) if now is None else now
-    found = sorted(_reasons(task, events, line), key=lambda one: one[0].rank)
+    of_others = children.waits(connection, task.id) if _waits_for_others(task) else None
+    found = sorted(_reasons(task, events, line, of_others), key=lambda one: one[0].rank)
     waited, whole = _waits(task, events, now=now)
     spent = _spent(connection, task.id, waited)
     current = waited[-1] if waited and found and waited[-1].to_s == now.timestamp() else None
@@ -104,7 +106,18 @@ def said_at(at_s: float, now: datetime) -> str:
     return said
 
 
-def _reasons(task: TaskView, events: Sequence[EventTold], line: InLine) -> list[tuple[Reason, float | None]]:
+def depends(task: TaskView) -> bool:
+    """Return whether a task is kept out of its line by tasks that it depends on: nothing else does without a time."""
+    return task.state == State.QUEUED and not task.ready and not task.released and task.not_before is None
+
+
+def _waits_for_others(task: TaskView) -> bool:
+    return depends(task) or holds.CHILDREN in task.holds
+
+
+def _reasons(
+    task: TaskView, events: Sequence[EventTold], line: InLine, of_others: Waits | None
+) -> list[tuple[Reason, float | None]]:
     """What holds the task now, each with since when."""
     if task.state in TERMINAL or task.state == State.RUNNING:
         return []
@@ -114,9 +127,12 @@ def _reasons(task: TaskView, events: Sequence[EventTold], line: InLine) -> list[
     if task.ready:
         return [_in_line(task, line, last_s)]
     until_s = None if task.not_before is None else task.not_before.timestamp()
+    if of_others is not None and depends(task):
+        facts: dict[str, Fact | None] = {"left": of_others.dependencies, "failed": of_others.failed}
+        return [(Reason(Code.DEPENDENCIES, "", facts), last_s)]
     match State(task.state):
         case State.PAUSED:
-            return [_hold(hold, events) for hold in task.holds] or [(Reason(Code.HELD), last_s)]
+            return [_hold(hold, events, of_others) for hold in task.holds] or [(Reason(Code.HELD), last_s)]
         case State.WAITING_APPROVAL:
             return [(Reason(Code.APPROVAL, "", {"since_s": last_s}), last_s)]
         case State.FAILED_RETRYABLE:
@@ -153,11 +169,13 @@ def _in_line(task: TaskView, line: InLine, last_s: float) -> tuple[Reason, float
     return Reason(Code.TURN, "", facts), since_s
 
 
-def _hold(hold: str, events: Sequence[EventTold]) -> tuple[Reason, float | None]:
+def _hold(hold: str, events: Sequence[EventTold], of_others: Waits | None) -> tuple[Reason, float | None]:
     """A hold of a paused task, with who set it and why, where the trace tells."""
     if hold in _HOLDS:
         (event,) = (name for name, code in waits.HOLDS.items() if code == _HOLDS[hold])
         since_s = next((e.at_s for e in reversed(events) if e.event == event), None)
+        if hold == holds.CHILDREN:
+            return Reason(Code.CHILDREN, "", _children(of_others)), since_s
         return Reason(_HOLDS[hold], "", {"since_s": since_s} | _said(events, event)), since_s
     set_it = next((e for e in reversed(events) if e.event in (Event.PAUSE, "wish") and _of(e, "hold") == hold), None)
     halted_s = next((e.at_s for e in reversed(events) if e.event == Event.HALT), None)
@@ -171,6 +189,14 @@ def _hold(hold: str, events: Sequence[EventTold]) -> tuple[Reason, float | None]
         "since_s": since_s,
     }
     return Reason(Code.HELD, hold, facts), since_s
+
+
+def _children(of_others: Waits | None) -> dict[str, Fact | None]:
+    if of_others is None or of_others.total is None:
+        return {"left": 0}
+    some = of_others.need is not None and of_others.need < of_others.total
+    total = of_others.total if of_others.children < of_others.total else None
+    return {"left": of_others.children, "total": total, "need": of_others.need if some else None}
 
 
 def _said(events: Sequence[EventTold], event: str) -> dict[str, Fact | None]:
@@ -192,6 +218,7 @@ def _waits(task: TaskView, events: Sequence[EventTold], *, now: datetime) -> tup
             to_state=event.to_state,
             from_priority=_priority(event) if event.event == Event.REPRIORITISE else None,
             deferred=event.event == Event.SUBMIT and bool(_of(event, "deferred")),
+            depended=event.event == Event.RIPEN and bool(_of(event, "dependencies")),
         )
         for event in events
     ]
@@ -200,6 +227,7 @@ def _waits(task: TaskView, events: Sequence[EventTold], *, now: datetime) -> tup
         now_s=now.timestamp(),
         priority=task.priority,
         planned=task.state == State.QUEUED and task.not_before is not None,
+        depends=depends(task),
     )
     begun_here = not events or events[0].event == Event.SUBMIT or any(e.event == Event.REDRIVE for e in events)
     return found, begun_here and sum(wait.code is None for wait in found) <= LINES_MOST

@@ -38,6 +38,7 @@ class Code(StrEnum):
     NO_DISPATCHER = "no_dispatcher"
     HELD = "held"
     CHILDREN = "children"
+    DEPENDENCIES = "dependencies"
     VERSION = "version"
     UNANSWERED = "unanswered"
     APPROVAL = "approval"
@@ -100,8 +101,15 @@ TABLE: dict[Code, Entry] = {
     Code.CHILDREN: Entry(
         who=Who.SYSTEM,
         label="Its children",
-        words="It waits for the tasks that it spawned, and holds no slot meanwhile.",
-        frees="It goes on when they have ended.",
+        words="It is waiting[ for {left|child|children}][ of {total}], and holds no slot meanwhile.",
+        frees="It goes on when they have ended[, or {need} of all have succeeded].",
+    ),
+    Code.DEPENDENCIES: Entry(
+        who=Who.SYSTEM,
+        label="What it depends on",
+        words="It is waiting for what it depends on[: {left|task|tasks} of its run][, {failed} of which ended without "
+        "success].",
+        frees="It gets in line when they have succeeded[; send the {failed} again that ended].",
     ),
     Code.VERSION: Entry(
         who=Who.PERSON,
@@ -283,7 +291,7 @@ _RANK = {code: rank for rank, code in enumerate(TABLE)}
 _LIFTS = {"tenant": "you resume it", "operator": "an operator resumes it", "pressure": "the pressure has fallen"}
 _WHO = {"tenant": Who.YOU, "operator": Who.PERSON, "pressure": Who.SYSTEM}
 # Figures that move while the reason stays the same.
-MOVING = frozenset({"used", "others", "slots", "ahead", "beyond"})
+MOVING = frozenset({"left", "failed", "used", "others", "slots", "ahead", "beyond"})
 
 
 @dataclass(frozen=True, slots=True)

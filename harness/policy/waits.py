@@ -31,13 +31,17 @@ _DECIDED = (Event.APPROVE, Event.DENY)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Happened:
-    """A trace event. `from_priority`: of a reprioritise; `deferred`: of a submit, by the door."""
+    """A trace event. `from_priority`: of a reprioritise; `deferred`: of a submit, by the door.
+
+    `depended`: of a ripen, because what it depended on had succeeded.
+    """
 
     at_s: float
     event: str
     to_state: str
     from_priority: int | None = None
     deferred: bool = False
+    depended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,10 +64,13 @@ class Note:
     before: Sums = field(default_factory=dict)
 
 
-def of_trace(events: Sequence[Happened], *, now_s: float, priority: int, planned: bool) -> list[Wait]:
+def of_trace(
+    events: Sequence[Happened], *, now_s: float, priority: int, planned: bool, depends: bool = False
+) -> list[Wait]:
     """Return what a task has waited, in order, since it was last sent (anew). `events`: in order of seq.
 
-    `priority`: its priority now; `planned`: it isn't ready now, because its time has yet to come.
+    `priority`: its priority now; `planned`: it isn't ready now, because its time has yet to come; `depends`:
+    because others have yet to succeed.
     """
     starts = [at for at, event in enumerate(events) if event.event == Event.REDRIVE]
     events = events[starts[-1] :] if starts else events
@@ -72,7 +79,7 @@ def of_trace(events: Sequence[Happened], *, now_s: float, priority: int, planned
     for place, event in enumerate(events):
         following = events[place + 1] if place + 1 < len(events) else None
         until_s = now_s if following is None else following.at_s
-        waiting, code = _waits_for(events, place, planned=planned)
+        waiting, code = _waits_for(events, place, planned=planned, depends=depends)
         if waiting and until_s > event.at_s:
             waits.append(Wait(from_s=event.at_s, to_s=until_s, code=code, priority=priorities[place]))
     return waits
@@ -134,12 +141,12 @@ def _priorities(events: Sequence[Happened], now: int) -> list[int]:
     return found[::-1]
 
 
-def _waits_for(events: Sequence[Happened], place: int, *, planned: bool) -> tuple[bool, Code | None]:
+def _waits_for(events: Sequence[Happened], place: int, *, planned: bool, depends: bool) -> tuple[bool, Code | None]:
     """Whether the task waits after an event, and what for; None: in its line."""
     event = events[place]
     state = State(event.to_state)
     if state == State.QUEUED:
-        return True, _outside(events, place, planned=planned)
+        return True, _outside(events, place, planned=planned, depends=depends)
     if state == State.WAITING_APPROVAL and event.event in _DECIDED:
         return True, None
     if state == State.PAUSED and event.event in HOLDS:
@@ -147,12 +154,14 @@ def _waits_for(events: Sequence[Happened], place: int, *, planned: bool) -> tupl
     return state in _OWN, _OWN.get(state)
 
 
-def _outside(events: Sequence[Happened], place: int, *, planned: bool) -> Code | None:
+def _outside(events: Sequence[Happened], place: int, *, planned: bool, depends: bool) -> Code | None:
     """What a queued task waits for outside its line: that it wasn't ready shows when it ripens, or now."""
     begin = place
     while begin > 0 and events[begin].event == Event.REPRIORITISE:
         begin -= 1
     following = next((one for one in events[place + 1 :] if one.event != Event.REPRIORITISE), None)
+    if depends if following is None else following.depended:
+        return Code.DEPENDENCIES
     ripens = planned if following is None else following.event == Event.RIPEN
     if not ripens:
         return None

@@ -160,6 +160,14 @@ def test_every_step_is_timed_alone_and_with_all_slots_at_it(quick: Quick) -> Non
     assert 0 < report["busy_p50_ms"] <= report["busy_p95_ms"] and report["busy_steps_per_s"] > 0
 
 
+def test_parents_get_all_their_children_and_hold_no_slot_while_they_wait(quick: Quick) -> None:
+    report = quick("children")
+    assert [one["children"] for one in report["families"]] == [1, 50, 1, 50, 300]
+    for one in report["families"]:
+        assert one["succeeded"] == one["gathered"] == one["children"] and one["spawn_s"] > 0, one
+    assert report["slots_while_parked"] == 0
+
+
 def test_the_simulator_is_measured_in_every_shape(quick: Quick) -> None:
     report = quick("simulator")
     assert len(report["tasks_per_s"]) == 5

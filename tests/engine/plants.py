@@ -221,6 +221,16 @@ def stranded(house: House) -> Planted:
     return Planted(f"task {task}", after=lambda: house.back_in_line(task, ["submit", "ripen"]))
 
 
+def parked_for_nothing(house: House) -> Planted:
+    (task,) = house.stage.submit()
+    house.into(task, "paused", ", holds = '{children}'")
+
+    def after() -> None:
+        assert house.stage.events(task)[-1] == "unpark" and house.stage.row(task)["ready"]
+
+    return Planted(f"task {task}", after=after)
+
+
 def never_due(house: House) -> Planted:
     (task,) = house.stage.submit()
     house.into(task, "failed_retryable")
@@ -398,7 +408,8 @@ PLANTS: dict[str, Callable[[House], Planted]] = {
         lease_without_session, lease_without_member, release_not_taken_back, zombie_for_long, member_without_lease,
         member_without_task, task_without_body, task_without_run, attempt_without_task, body_without_task,
         steps_without_task, steps_differ, stranded,
-        never_due, paused_without_hold, version_unknown, pool_over_slots, tenant_over_cap, run_over_cap, quota_over_cap,
+        never_due, parked_for_nothing, paused_without_hold, version_unknown,
+        pool_over_slots, tenant_over_cap, run_over_cap, quota_over_cap,
         resource_over_capacity, flow_missing, queue_too_long, charged_twice, charges_not_folded, usage_differs,
         fence_went_back, attempts_miscounted, trace_gap, trace_elsewhere, old_transaction, dead_rows, observe_late,
         level_late,

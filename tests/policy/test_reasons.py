@@ -16,11 +16,14 @@ from harness.policy.room import Room
 
 # What a reason may say: figures of one's own, what everybody shares, and how many others there are.
 SAYABLE = {
-    "used", "limit", "halved_of", "needs", "most", "ahead", "beyond", "others", "slots", "lost", "pool", "resource",
-    "name", "period", "what", "author", "reason", "since", "until", "lifts", "subject",
+    "used", "limit", "halved_of", "needs", "most", "ahead", "beyond", "others", "slots", "lost", "left", "total",
+    "need", "failed", "pool", "resource", "name", "period", "what", "author", "reason", "since", "until", "lifts",
+    "subject",
 }  # fmt: skip
 FACTS: dict[str, Fact | None] = {
-    **dict.fromkeys(("used", "halved_of", "needs", "most", "ahead", "others", "slots", "lost"), 2),
+    **dict.fromkeys(
+        ("used", "halved_of", "needs", "most", "ahead", "others", "slots", "lost", "left", "total", "need", "failed"), 2
+    ),
     **dict.fromkeys(("pool", "resource", "name", "period", "what", "author", "reason"), "x"),
     "limit": 3,
     "beyond": "More than",

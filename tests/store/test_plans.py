@@ -41,6 +41,13 @@ HOT = (
     "steps/differ",
     "transitions/resume_version",
     "transitions/redrive",
+    "transitions/rouse",
+    "children/states",
+    "children/results",
+    "children/family",
+    "children/orphans",
+    "children/failed",
+    "children/waits",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from harness.policy.holds import wished
+from harness.policy.holds import CHILDREN, wished
 from harness.policy.lifecycle import TERMINAL, State
 from harness.store.models import Task, TraceEvent
+from harness.web.admin.marks import shown
 
 MOST_ROWS = 12  # of a line of states as a table: what stood before is folded away, lest it hide steps and attempts
 LEAST_PERCENT = 0.5  # a narrower part of the bar would not be seen: it joins its neighbour
@@ -28,8 +29,9 @@ def line_of(events: Sequence[TraceEvent], now: datetime) -> list[Part]:
     """Return the states in order. `events`: by seq; those that change nothing are passed over."""
     stops: list[tuple[str, datetime]] = []
     for event in events:
-        if not stops or stops[-1][0] != event.to_state:
-            stops.append((event.to_state, event.at))
+        state = shown(event.to_state, event=event.event)
+        if not stops or stops[-1][0] != state:
+            stops.append((state, event.at))
     if not stops:
         return []
     ends = [at for _, at in stops[1:]]
@@ -89,8 +91,8 @@ def duration(seconds: float) -> str:
     raise AssertionError
 
 
-def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool) -> str:
-    """Return a task's state as a sentence with its most useful fact in it."""
+def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool, waiting: int | None = None) -> str:
+    """Return a task's state as a sentence with its most useful fact in it. `waiting`: for so many children."""
     since = events[-1].at if events else task.created_at
     match State(task.state):
         case State.QUEUED if released:
@@ -99,6 +101,8 @@ def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool) -> str
             return f"Deferred by admission: in line at {_at(task.not_before)} at the latest"
         case State.QUEUED if task.not_before:
             return f"Queued: planned for {_at(task.not_before)}"
+        case State.QUEUED if not task.ready and task.depends:
+            return f"Queued: waiting for what it depends on since {_at(since)}"
         case State.QUEUED:
             return f"Queued since {_at(since)}"
         case State.RUNNING if task.want:
@@ -107,6 +111,9 @@ def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool) -> str
             return f"Running since {_at(since)}"
         case State.WAITING_APPROVAL:
             return f"Waiting for a decision since {_at(since)}"
+        case State.PAUSED if task.holds == [CHILDREN]:
+            n = waiting if waiting is not None else "its"
+            return f"Waiting for {n} {'child' if waiting == 1 else 'children'} since {_at(since)}"
         case State.PAUSED:
             return f"Paused since {_at(since)}" + (f" ({', '.join(task.holds)})" if task.holds else "")
         case State.FAILED_RETRYABLE:

@@ -1,7 +1,12 @@
 """States as people see them: a mark told apart by its shape, and a word. Shapes and colours are the look's (tokens)."""
 
+from collections.abc import Sequence
+
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+
+from harness.policy.holds import CHILDREN
+from harness.policy.lifecycle import Event, State
 
 _SHAPES = {
     "queued": (
@@ -15,6 +20,10 @@ _SHAPES = {
         '<path d="M8 1.2 14.8 8 8 14.8 1.2 8z" fill="none" stroke="currentColor" stroke-width="1.8"'
         ' stroke-linejoin="round"/>'
         '<circle cx="8" cy="8" r="1.7" fill="currentColor"/>'
+    ),
+    "waiting_children": (
+        '<circle cx="3.4" cy="8" r="1.9" fill="currentColor"/><circle cx="8" cy="8" r="1.9" fill="currentColor"/>'
+        '<circle cx="12.6" cy="8" r="1.9" fill="currentColor"/>'
     ),
     "paused": (
         '<circle cx="8" cy="8" r="6" fill="none" stroke="currentColor" stroke-width="1.8"/>'
@@ -41,6 +50,16 @@ _SHAPES = {
         '<path d="m4 12 8-8" stroke="currentColor" stroke-width="1.8"/>'
     ),
 }
+
+
+def shown(state: str, holds: Sequence[str] = (), event: str = "") -> str:
+    """Return what a state is called: a parent that is parked isn't paused by anyone, it waits for its children.
+
+    >>> shown("paused", ["children"]), shown("paused", ["children", "tenant"]), shown("paused", event="park")
+    ('waiting_children', 'paused', 'waiting_children')
+    """
+    parked = state == State.PAUSED and (list(holds) == [CHILDREN] or event == Event.PARK)
+    return "waiting_children" if parked else state
 
 
 def mark(state: str) -> SafeString:

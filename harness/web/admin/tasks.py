@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet, TextField
+from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Left
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
@@ -14,12 +14,24 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from harness.policy.holds import CHILDREN
 from harness.policy.steps import EVENTS as OF_STEPS
-from harness.store.models import Attempt, Lease, LeaseMember, Run, Step, Task, TaskBody, TraceEvent, WorkerSession
+from harness.store.models import (
+    Attempt,
+    Gathering,
+    Lease,
+    LeaseMember,
+    Run,
+    Step,
+    Task,
+    TaskBody,
+    TraceEvent,
+    WorkerSession,
+)
 from harness.web.admin import bulk, foresee, line, verbs, why
 from harness.web.admin.filters import ByKind, ByPool, ByPriority, ByState, ByTenant
 from harness.web.admin.inspected import Inspected
-from harness.web.admin.marks import labelled, mark
+from harness.web.admin.marks import labelled, mark, shown
 from harness.web.admin.paging import Keyset
 from harness.web.admin.scope import scope_of
 
@@ -96,7 +108,7 @@ class TaskAdmin(Inspected):
     @admin.display(description="state")
     def stands(self, task: Task) -> SafeString:
         """Return the state with its mark."""
-        return labelled(task.state)
+        return labelled(shown(task.state, task.holds))
 
     @admin.display(description="task")
     def what(self, task: Task) -> SafeString:
@@ -137,7 +149,7 @@ class TaskAdmin(Inspected):
             ' aria-label="Tick {}">{}</span>',
             task.pk,
             task.public_id,
-            labelled(task.state),
+            labelled(shown(task.state, task.holds)),
         )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskList]:
@@ -202,8 +214,8 @@ class TaskAdmin(Inspected):
             "title": task.kind,
             "opts": self.opts,
             "task": task,
-            "mark": mark(task.state),
-            "sentence": line.sentence(task, events, released=lease is not None),
+            "mark": mark(shown(task.state, task.holds)),
+            "sentence": line.sentence(task, events, released=lease is not None, waiting=waiting_for(task)),
             "verbs": [
                 {
                     "label": verbs.label_of(name),
@@ -218,7 +230,8 @@ class TaskAdmin(Inspected):
             "parts_shown": rows[folded:],
             "bar": line.bar_of(parts),
             "events": [
-                (event, mark(event.to_state), by_of(event.actor), words_of(event.data)) for event in reversed(events)
+                (event, labelled(shown(event.to_state, event=event.event)), by_of(event.actor), words_of(event.data))
+                for event in reversed(events)
             ],
             "more_events": len(events) == SHOWN_EVENTS,
             "trace_url": f"{reverse('admin:store_traceevent_changelist')}?q={task.public_id}",
@@ -247,6 +260,17 @@ class TaskAdmin(Inspected):
             return None
         session = WorkerSession.objects.filter(uuid=lease.session).first() if lease.session else None
         return {"lease": lease, "session": session}
+
+
+def waiting_for(task: Task) -> int | None:
+    """Return for how many children a task waits, if it does."""
+    waits = Gathering.objects.filter(task_id=task.pk).first() if task.holds == [CHILDREN] else None
+    if waits is None:
+        return None
+    among = Q()
+    for first, n in zip(waits.firsts, waits.counts, strict=True):
+        among |= Q(id__gte=first, id__lt=first + n)
+    return Task.objects.filter(among, parent_id=task.pk, finished_at__isnull=True).count()
 
 
 def cut(text: str | None) -> tuple[str, bool] | None:

@@ -13,7 +13,7 @@ from harness.store.models import Attempt, Lease, Run, Task, TraceEvent, WorkerSe
 from harness.web.admin import line
 from harness.web.admin.filters import ByEvent, ByPool, ByPriority, ByTenant, ByVerdict, Claimed, Ended
 from harness.web.admin.inspected import Inspected
-from harness.web.admin.marks import labelled
+from harness.web.admin.marks import labelled, shown
 from harness.web.admin.tasks import TRACEBACKS, as_id, as_uuid, by_of, took, words_of
 
 
@@ -104,7 +104,7 @@ class TraceEventAdmin(_OfTask):
     @admin.display(description="state")
     def became(self, event: TraceEvent) -> SafeString:
         """Return the state after it."""
-        return labelled(event.to_state)
+        return labelled(shown(event.to_state, event=event.event))
 
     @admin.display(description="said")
     def said(self, event: TraceEvent) -> str:

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
 from harness.engine import operate
+from harness.engine import why as engine_why
 from harness.engine.expect import Foreseen
 from harness.policy import holds
 from harness.policy.errors import Invalid
@@ -189,6 +190,7 @@ def _members(task: TaskView) -> dict[str, Any]:
         "ready": task.ready,
         "released": task.released,
         "holds": task.holds,
+        "waits_for": _waits_for(task),
         "wants": holds.wished(task.want),
         "title": task.title or "",
         "tags": task.tags or [],
@@ -210,6 +212,12 @@ def _members(task: TaskView) -> dict[str, Any]:
         "error": _error(task.error),
         "links": task_links(task.public_id),
     }
+
+
+def _waits_for(task: TaskView) -> str | None:
+    if holds.CHILDREN in task.holds:
+        return "children"
+    return "dependencies" if engine_why.depends(task) else None
 
 
 def _deferred_until(task: TaskView) -> datetime | None:

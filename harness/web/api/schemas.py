@@ -45,12 +45,22 @@ class TaskIn(_Strict):
     )
 
 
+class NodeIn(TaskIn):
+    """A task of a run. It gets in line when those that it depends on have succeeded; one that fails cancels it."""
+
+    name: str = Field(default="", max_length=100, description="what other nodes call it in depends_on")
+    depends_on: Annotated[
+        list[Annotated[int, Field(strict=True, ge=0)] | Annotated[str, Field(max_length=100)]],
+        Field(max_length=10_000),
+    ] = Field(default=[], description="names of other nodes of this run, or their places from 0")
+
+
 class RunIn(_Strict):
     """Tasks that belong together: accepted as a whole, or refused as a whole."""
 
     name: str = Field(default="", max_length=NAME_MAX_CHARS)
     fanout_cap: int | None = Field(default=None, strict=True, ge=1, lt=2**31, description="most of them in flight")
-    nodes: Annotated[list[TaskIn], FailFast()] = Field(description="1 to 10,000 tasks")
+    nodes: Annotated[list[NodeIn], FailFast()] = Field(description="1 to 10,000 tasks")
 
 
 class ReasonIn(_Strict):
@@ -76,7 +86,7 @@ class TaskMade(BaseModel):
 
     task_id: uuid.UUID
     state: str
-    ready: bool = Field(description="false: it waits for not_before, is deferred, or has left the line")
+    ready: bool = Field(description="false: it waits for not_before or others, is deferred, or has left the line")
     admission: Literal["accepted", "deferred"] = Field(
         default="accepted", description="deferred: taken, and it gets in line later: pressure is high, its line is long"
     )
@@ -133,6 +143,9 @@ class TaskOut(BaseModel):
     ready: bool
     released: bool
     holds: list[str]
+    waits_for: Literal["children", "dependencies"] | None = Field(
+        description="what it waits for, without a slot: tasks that it spawned, or depends on; `why` counts them"
+    )
     wants: str | None
     title: str
     tags: list[str]

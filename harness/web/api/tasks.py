@@ -16,7 +16,7 @@ from harness.store import queries, search, steps
 from harness.store.database import Connection
 from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
-from harness.web.api.schemas import Problem, TaskIn, TaskMade, TaskPage, TaskWhole, Trace
+from harness.web.api.schemas import NodeIn, Problem, TaskIn, TaskMade, TaskPage, TaskWhole, Trace
 from harness.web.service import service
 
 router = Router(tags=["tasks"])
@@ -27,6 +27,7 @@ TRACE_PAGE_MAX = 1000
 
 def request_of(one: TaskIn) -> submit.TaskRequest:
     """Return a task as the engine takes it."""
+    node = one if isinstance(one, NodeIn) else None
     return submit.TaskRequest(
         kind=one.kind,
         input=one.input,
@@ -38,6 +39,8 @@ def request_of(one: TaskIn) -> submit.TaskRequest:
         title=one.title,
         tags=one.tags,
         degrade=one.degrade,
+        name=node.name if node else "",
+        depends_on=node.depends_on if node else (),
     )
 
 

@@ -1,9 +1,9 @@
 -- The next tasks by id: what has no way out of its state, what runs without a slot; live ones whose body or run is gone.
 -- Returns: rule, subject, id, tenant, facts of each fault (one a task), then a row without a rule: the last id looked at.
--- Needs: task_pkey, lease_member_pkey, task_body_pkey, run_pkey, step_pkey; worker_session is small. Locks: nothing.
+-- Needs: task_pkey, task_of_parent, dependency_unmet, lease_member_pkey, task_body_pkey, run_pkey, step_pkey; worker_session is small. Locks: nothing.
 -- Parameters: after, until (ids), limit, version_wait_s.
 WITH looked AS MATERIALIZED (
-    SELECT id, tenant_id, run_id, kind, version, state, ready, holds, not_before, release_no, event_no, created_at,
+    SELECT id, tenant_id, run_id, parent_id, kind, version, state, ready, holds, not_before, depends, release_no, event_no, created_at,
            finished_at
     FROM task WHERE id > %(after)s AND id <= %(until)s ORDER BY id LIMIT %(limit)s
 ),
@@ -17,7 +17,11 @@ judged AS MATERIALIZED (
             THEN 'running_without_lease'
         WHEN t.state = 'queued' AND NOT t.ready AND t.not_before IS NULL
              AND (SELECT m.lease_id FROM lease_member m WHERE m.task_id = t.id) IS NULL
+             AND (NOT t.depends OR (SELECT d.task_id FROM dependency d WHERE d.task_id = t.id AND NOT d.met LIMIT 1) IS NULL)
             THEN 'stranded'
+        WHEN t.state = 'paused' AND 'children' = ANY(t.holds)
+             AND (SELECT c.id FROM task c WHERE c.parent_id = t.id AND c.finished_at IS NULL LIMIT 1) IS NULL
+            THEN 'parked_for_nothing'
         WHEN t.state = 'failed_retryable' AND t.not_before IS NULL THEN 'never_due'
         WHEN t.state = 'paused' AND t.holds = '{}' THEN 'paused_without_hold'
         WHEN t.state = 'paused' AND t.holds = ARRAY['version']

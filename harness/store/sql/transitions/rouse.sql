@@ -52,8 +52,10 @@ t AS (
               task.state, over.state AS from_state, over.event
 ),
 e AS (
-    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor)
-    SELECT id, tenant_id, event_no, clock_timestamp(), event, from_state, state, %(actor)s FROM t
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
+    SELECT id, tenant_id, event_no, clock_timestamp(), event, from_state, state, %(actor)s,
+           CASE WHEN event = 'ripen' THEN '{"dependencies": "succeeded"}'::jsonb END
+    FROM t
     WHERE event = 'unpark' OR ready
 ),
 g AS (

@@ -94,6 +94,26 @@ def steps_in_a_child(ctx: Context, payload: Work) -> None:
     _in_steps(ctx, payload)
 
 
+class Family(Work):
+    """It spawns `children` of recovery.thread, stays for `pause_s` the first time, and gathers them."""
+
+    children: int = 3
+
+
+@kind("recovery.parent", pool="tool_read", input=Family, timeout_s=300)
+def parent(ctx: Context, payload: Family) -> int:
+    """Leave lines as it begins, has spawned, and has gathered."""
+    first = not _lines_of(payload.i, "begun")
+    leave("begun", payload.i)
+    ctx.spawn("recovery.thread", [{"i": 100 + n} for n in range(payload.children)])
+    leave("effect", payload.i, 1)
+    if first:
+        time.sleep(payload.pause_s)
+    gathered = ctx.gather()
+    leave("ended", payload.i)
+    return sum(one.succeeded for one in gathered)
+
+
 @kind("recovery.patient", pool="tool_read", input=Work, timeout_s=300)
 def patient(ctx: Context, payload: Work) -> None:
     """Leave one line and end when asked to, so that a test ends soon."""
