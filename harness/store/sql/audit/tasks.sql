@@ -20,7 +20,8 @@ judged AS MATERIALIZED (
              AND (NOT t.depends OR (SELECT d.task_id FROM dependency d WHERE d.task_id = t.id AND NOT d.met LIMIT 1) IS NULL)
             THEN 'stranded'
         WHEN t.state = 'paused' AND 'children' = ANY(t.holds)
-             AND (SELECT c.id FROM task c WHERE c.parent_id = t.id AND c.finished_at IS NULL LIMIT 1) IS NULL
+             AND coalesce((SELECT c.finished_at IS NOT NULL FROM task c WHERE c.parent_id = t.id
+                           ORDER BY c.finished_at DESC, c.id DESC LIMIT 1), true)
             THEN 'parked_for_nothing'
         WHEN t.state = 'failed_retryable' AND t.not_before IS NULL THEN 'never_due'
         WHEN t.state = 'paused' AND t.holds = '{}' THEN 'paused_without_hold'

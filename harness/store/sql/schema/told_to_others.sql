@@ -13,7 +13,7 @@ IF NEW.state = 'succeeded' THEN
 END IF;
 INSERT INTO notice (task_id, tenant_id, down)
 SELECT task_id, tenant_id, NEW.state <> 'succeeded' FROM dependency WHERE on_id = NEW.id;
-IF EXISTS (SELECT FROM task WHERE parent_id = NEW.id AND finished_at IS NULL) THEN
+IF (SELECT finished_at IS NULL FROM task WHERE parent_id = NEW.id ORDER BY finished_at DESC, id DESC LIMIT 1) THEN
     INSERT INTO notice (task_id, tenant_id, down) VALUES (NEW.id, NEW.tenant_id, true);
 END IF;
 RETURN NULL;

@@ -28,11 +28,15 @@ over AS MATERIALIZED (
     WHERE NOT l.depends AND (
         NOT EXISTS (
             SELECT FROM unnest(g.firsts, g.counts) AS x(first, n) CROSS JOIN LATERAL (
-                SELECT FROM task c WHERE c.parent_id = l.id AND c.finished_at IS NULL AND c.id >= x.first AND c.id < x.first + x.n
-                LIMIT 1) live)
+                -- The last by finished_at, a live one before all others. (Asked for by IS NULL, task_live would do, too: all
+                -- live tasks there are.)
+                SELECT c.finished_at IS NULL AS live FROM task c
+                WHERE c.parent_id = l.id AND c.id >= x.first AND c.id < x.first + x.n
+                ORDER BY c.finished_at DESC, c.id DESC LIMIT 1) newest
+            WHERE newest.live)
         OR g.need < g.total AND g.need <= (SELECT count(*) FROM (
             SELECT FROM unnest(g.firsts, g.counts) AS x(first, n) CROSS JOIN LATERAL (
-                SELECT FROM task c WHERE c.parent_id = l.id AND c.finished_at IS NOT NULL AND c.id >= x.first AND c.id < x.first + x.n
+                SELECT FROM task c WHERE c.parent_id = l.id AND c.id >= x.first AND c.id < x.first + x.n
                 AND c.state = 'succeeded') ok LIMIT g.need) enough))
     UNION ALL
     SELECT l.id, l.state, l.not_before, 'ripen', l.holds FROM locked l
