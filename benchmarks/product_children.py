@@ -3,7 +3,8 @@
 import time
 from typing import Any
 
-from benchmarks import product_client
+from django.conf import settings
+
 from benchmarks.product_client import open_connection, reset, tenant
 from harness.engine import submit
 from harness.engine.submit import Door, TaskRequest
@@ -29,7 +30,7 @@ def family(children: int, patience_s: float) -> dict[str, Any]:
     `resume_ms`: from the end of the last child to the end of the gather; `slots_most`: leases of the parent's pool,
     seen while it was parked.
     """
-    door = Door(body_max_bytes=product_client.settings.HARNESS_BODY_MAX_BYTES)
+    door = Door(body_max_bytes=settings.HARNESS_BODY_MAX_BYTES)
     request = TaskRequest(kind="bench.parent", input={"children": children})
     with open_connection("web") as web, open_connection("engine") as engine:
         began_s = time.monotonic()

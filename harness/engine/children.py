@@ -25,7 +25,7 @@ from harness.store import children as stored
 from harness.store import transitions
 from harness.store.backlog import insert_run
 from harness.store.database import Connection, borrowed
-from harness.store.transitions import ClaimedTask, NewTask
+from harness.store.transitions import Again, ClaimedTask, NewTask
 from harness.telemetry import logs
 
 ROWS_AT_ONCE = 500  # of one statement: some 50 ms, so that no single one is long
@@ -144,12 +144,25 @@ class Family:
         states = self._steps.look(lambda db: stored.states(db, self._task.id, ranges)) if ranges else []
         if len(states) != total:
             raise Permanent(f"gather: batches: {total - len(states)} of {total} aren't children of this task")
-        if rules.over(states, needed):
+        cut_off: list[Again] = []
+        if State.CANCELLED in states:  # with this task, perhaps, which has been sent again since: then so are they
+            cut_off = self._steps.look(lambda db: stored.cut_off(db, self._task.id, ranges))
+        if not cut_off and rules.over(states, needed):
             return rules.written(states)
-        task, release_no = self._task.id, self._task.release_no
-        if not self._steps.look(lambda db: stored.wait(db, task, release_no, need=needed, total=total, ranges=ranges)):
-            raise LeaseLost("the task was taken back while it looked at its children")
-        raise Parked(sum(state not in TERMINAL for state in states))
+        self._steps.look(lambda db: self._park(db, ranges, total, needed, cut_off))
+        if cut_off:
+            self._ring()
+        raise Parked(sum(state not in TERMINAL for state in states) + len(cut_off))
+
+    def _park(self, db: Connection, ranges: rules.Ranges, total: int, needed: int, cut_off: Sequence[Again]) -> None:
+        """Note what is waited for, and send again what was cut off. Raises: LeaseLost."""
+        task = self._task
+        with db.transaction():
+            if not stored.wait(db, task.id, task.release_no, need=needed, total=total, ranges=ranges):
+                raise LeaseLost("the task was taken back while it looked at its children")
+            if cut_off:
+                reason = f"the task that spawned it, {task.public_id}, was sent again"
+                transitions.redrive(db, cut_off, actor=self._process.actor, reason=reason)
 
     def _read(self, ranges: rules.Ranges, text: str) -> list[Child]:
         results = self._steps.look(lambda db: stored.results(db, self._task.id, ranges))

@@ -8,6 +8,7 @@ from harness.policy.children import Ranges
 from harness.policy.lifecycle import State
 from harness.store import sql
 from harness.store.database import Connection
+from harness.store.transitions import Again
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,15 @@ def results(connection: Connection, parent: int, ranges: Ranges) -> list[Result]
     """Return what a task's children left, in order."""
     cursor = connection.execute(sql.load("children/results"), {"parent": parent, **_columns(ranges)})
     return [Result(*row) for row in cursor]
+
+
+def cut_off(connection: Connection, parent: int, ranges: Ranges) -> list[Again]:
+    """Return the children that were cancelled only because their parent had ended, to be sent again as they were."""
+    cursor = connection.execute(sql.load("children/cut_off"), {"parent": parent, **_columns(ranges)})
+    return [
+        Again(task=task, version=version, pool=pool, signature=signature, start_by=None)
+        for task, version, pool, signature in cursor
+    ]
 
 
 def wait(connection: Connection, task: int, release_no: int, *, need: int, total: int, ranges: Ranges) -> bool:

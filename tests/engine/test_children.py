@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from harness.engine import ends, execute, why
+from harness.engine.operate import redrive
 from harness.engine.process import ProcessState
 from harness.kinds import Child, Children, Context, Permanent, Transient, kind
 from harness.policy import verbs
@@ -471,3 +472,19 @@ def test_parents_that_wait_hold_no_slot_and_their_tick_reads_nothing_of_their_ch
     stage.tick()  # takes the notices of their own parking
     stage.tick()
     assert stage.one("SELECT count(*) FROM notice") == 0 and not stage.memory.notices
+
+
+def test_a_parent_sent_again_sends_its_children_again_that_were_cancelled_with_it(
+    stage: Stage, process: ProcessState
+) -> None:
+    script[:] = [spawn_of_two]
+    (task,) = stage.submit("test.parent")
+    once(stage, process)
+    made = children_of(stage, task)
+    transitions.cancel(stage.connection, task, actor="jo")
+    ends.carry(stage.connection, actor="sweep")
+    assert [stage.state(one) for one in made] == ["cancelled", "cancelled"]
+    redrive.redrive(stage.connection, stage.row(task)["public_id"], tenant=None, actor="jo")
+    through(stage, process)
+    assert output(stage, task) == [10, 20] and children_of(stage, task) == made
+    assert stage.events(made[0]) == ["submit", "cancel", "redrive", "claim", "succeed"]

@@ -44,6 +44,7 @@ HOT = (
     "transitions/rouse",
     "children/states",
     "children/results",
+    "children/cut_off",
     "children/family",
     "children/orphans",
     "children/failed",
