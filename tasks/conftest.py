@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 import psycopg
 import pytest
 
-from harness.kinds import Cancelled, Child, Children, Context, Permanent, calling, folders, models
+from harness.kinds import DENIED, Asked, Cancelled, Child, Children, Context, Permanent, calling, folders, models
 from harness.kinds.artifacts import Artifact, Content
 from harness.kinds.documents import Chunk, Filters, Found, NewDocument
 
@@ -95,6 +95,8 @@ class Alone:
         self.stop = False
         self.spawned: list[tuple[str, object]] = []
         self.child: Callable[[str, object], Any] = lambda kind, payload: None  # what a child returns; it may raise
+        self.questions: list[str] = []
+        self.answers: list[str] = []  # what people say to them, in order
         self.form = ""
         self.documents = Shelf()
         self.artifacts = Uploads(self.documents)
@@ -163,6 +165,24 @@ class Alone:
                 raise
             told = {"class": str(error.error_class), "message": str(error)}
             return Child(task_id=number, kind=kind, state="failed_terminal", error=told)
+
+    def ask(
+        self,
+        prompt: str,
+        *,
+        choices: Sequence[str] = ("approved",),
+        timeout_s: float | None = None,
+        on_timeout: str = "pause",
+        deny: str = "cancel",
+        name: str = "ask",
+    ) -> str:
+        self.checkpoint()
+        self.questions.append(prompt)
+        if not self.answers:
+            raise Asked(len(self.questions), prompt, timeout_s)
+        answer = self.answers.pop(0)
+        assert answer in (*choices, DENIED), f"{answer!r} isn't one of {choices}"
+        return answer
 
     def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
         self.calls += [resource] if isinstance(resource, str) else resource

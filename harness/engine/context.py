@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
@@ -18,12 +18,14 @@ from harness.engine.children import Family
 from harness.engine.documents import TenantDocuments
 from harness.engine.live import Output
 from harness.engine.process import DRAIN, LeaseLost, ProcessState, Running
+from harness.engine.questions import ask
 from harness.engine.steps import Steps
 from harness.engine.targets import Held, Use, told
 from harness.kinds.children import Child, Children
 from harness.kinds.errors import Cancelled, TimedOut
 from harness.kinds.forms import changed
 from harness.kinds.registry import Kind
+from harness.policy.approvals import CHOICES, NAME, TIMEOUT_S, OnDeny, OnTimeout, Question
 from harness.store import sessions
 from harness.store.database import Connection
 from harness.store.targets import Target
@@ -135,6 +137,20 @@ class RunContext:
     ) -> list[Child]:
         """Wait for children, without a slot. Raises: see `kinds.Context.gather`."""
         return self._family.gather(batches, policy=policy, on_failure=on_failure, name=name, key=key)
+
+    def ask(
+        self,
+        prompt: str,
+        *,
+        choices: Sequence[str] = CHOICES,
+        timeout_s: float | None = TIMEOUT_S,
+        on_timeout: OnTimeout = "pause",
+        deny: OnDeny = "cancel",
+        name: str = NAME,
+    ) -> str:
+        """Ask people, without a slot held meanwhile. Raises: see `kinds.Context.ask`."""
+        question = Question(prompt=prompt, choices=choices, timeout_s=timeout_s, on_timeout=on_timeout, deny=deny)
+        return ask(self._steps, self._task, question, name)
 
     def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
         """Call a declared downstream once. Raises: see `kinds.Context.call`."""

@@ -99,7 +99,8 @@ def _of_task(task: TaskView, found: Expected | None, made: Pass | None) -> Fores
     if made is None or missing is not None:
         return _without(missing or NONE, made)
     state = State(task.state)
-    if state in HELD and not task.ready and not (state is State.FAILED_RETRYABLE and found is not None):
+    outside = state in HELD and not (task.ready or task.released)
+    if outside and not (state is State.FAILED_RETRYABLE and found is not None):
         code, words = PARKED if task.holds == [CHILDREN] else HELD[state]
         return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
     if state is State.QUEUED and not (task.ready or task.released) and task.not_before is None:

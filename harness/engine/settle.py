@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.engine import payload
 from harness.kinds import models
-from harness.kinds.errors import Cancelled, Parked, Permanent, StepMismatch, WorkError
+from harness.kinds.errors import Asked, Cancelled, Parked, Permanent, StepMismatch, WorkError
 from harness.kinds.registry import Kind
 from harness.policy import retry
 from harness.policy.errors import ErrorClass, Invalid, TooLarge
@@ -20,6 +20,7 @@ from harness.store.transitions import ClaimedTask, Outcome
 
 MESSAGE_CHARACTERS = 2000
 TRACEBACK_BYTES = 8192
+PROMPT_SHOWN_CHARS = 200  # of a question, in the trace; the question itself has all
 
 
 def succeeded(task: ClaimedTask, result: Any, *, slot_s: float) -> Outcome:
@@ -53,6 +54,18 @@ def from_error(
         return _parked(task, error, slot_s=slot_s)
     if isinstance(error, StepMismatch):
         return _held(task, f"its steps are not those that were recorded: {_said(error)}", slot_s=slot_s)
+    if isinstance(error, Asked):
+        return Outcome(
+            task=task.id,
+            release_no=task.release_no,
+            event=Event.ASK,
+            slot_s=slot_s,
+            data={
+                "ordinal": error.ordinal,
+                "prompt": error.prompt[:PROMPT_SHOWN_CHARS],
+                "timeout_s": error.timeout_s,
+            },
+        )
     if isinstance(error, Cancelled) and stop != "timeout":
         return interrupt(task.id, task.release_no, why=stop or "drain", slot_s=slot_s)
     error_class, message = _classify(error, kind, timed_out=stop == "timeout")

@@ -18,7 +18,7 @@ import psycopg
 from harness.engine import payload
 from harness.engine.process import LeaseLost, ProcessState, Running
 from harness.kinds import models
-from harness.kinds.errors import Parked, Permanent, StepMismatch
+from harness.kinds.errors import Asked, Parked, Permanent, StepMismatch
 from harness.policy import steps as policy
 from harness.policy.errors import Invalid, TooLarge, Unavailable
 from harness.policy.steps import Again, Differs, New, Record, Replay
@@ -42,6 +42,7 @@ class Open:
     steps: "Steps"
     name: str
     token: str
+    ordinal: int
 
 
 _inside: ContextVar[Open | None] = ContextVar("harness_step", default=None)
@@ -86,6 +87,7 @@ class Steps:
         self._replays = 0
         self._differs: Differs | None = None  # once seen, nothing more is done
         self._parked: Parked | None = None
+        self._asked: Asked | None = None  # once asked, nothing more is done
 
     @property
     def replayed(self) -> int:
@@ -108,11 +110,14 @@ class Steps:
 
         def do(record: Record, place: int) -> Any:
             token = policy.token(self._task_token, key=key, place=place, name=name)
-            before = _inside.set(Open(self, name, token))
+            before = _inside.set(Open(self, name, token, record.ordinal))
             try:
                 value = fn()
             except Parked as parked:
                 self._parked = parked
+                raise
+            except Asked as asked:
+                self._asked = asked
                 raise
             finally:
                 _inside.reset(before)
@@ -167,6 +172,8 @@ class Steps:
     def _take(self, name: str, key: str, do: Callable[[Record, int], Any]) -> Any:
         # 1. Come to it
         self._refuse(name, key)
+        if self._asked is not None:
+            raise self._asked
         self._checkpoint()
         with self._lock:
             if self._lines is None:
@@ -199,11 +206,22 @@ class Steps:
         return Finishing(task=self._task.id, release_no=self._task.release_no, ordinal=record.ordinal, result=text)
 
     def check(self) -> None:
-        """Raises: what the code came to, whatever it did about it: StepMismatch (not the recorded step), Parked."""
+        """Raises: what the code came to, whatever it did about it: StepMismatch (another step), Parked, Asked."""
         if self._differs is not None:
             raise StepMismatch(self._differs.message)
         if self._parked is not None:
             raise self._parked
+        if self._asked is not None:
+            raise self._asked
+
+    def alone(self, name: str) -> int:
+        """Return the ordinal of the step that the caller is in. Raises: Permanent while others are under way."""
+        inside = _inside.get()
+        assert inside is not None and inside.steps is self
+        with self._lock:
+            if self._under_way > 1:
+                raise Permanent(f"{name!r} can't ask while steps are under way: join their threads first")
+        return inside.ordinal
 
     def _refuse(self, name: str, key: str) -> None:
         """Raises: Permanent when the kind may not take this step here."""

@@ -39,6 +39,7 @@ class Swept:
     unclaimed: int
     due: int
     expired: int
+    unanswered: int
     resumed: int
     scheduled: int
     carried: int
@@ -51,13 +52,13 @@ class Swept:
     @property
     def more(self) -> bool:
         """Whether a step did as much as it may at once, so that the next round should not wait."""
-        most = max(self.unclaimed, self.due, self.expired, self.resumed)
+        most = max(self.unclaimed, self.due, self.expired, self.unanswered, self.resumed)
         return self.lost >= LEASES_AT_ONCE or most >= TASKS_AT_ONCE or self.carried >= ends.MOST
 
 
 def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: AttemptsEnded | None = None) -> Swept:
-    """Do one round: dead sessions, unclaimed leases, due and expired tasks, returned versions, schedules, what
-    ended tasks leave behind, money spent.
+    """Do one round: dead sessions, unclaimed leases, what is due, expired or unanswered, returned versions, schedules,
+    what ended tasks leave behind, money spent.
 
     `ended` is told of the attempts whose worker is gone, at once: the permits of their calls are free.
 
@@ -82,6 +83,7 @@ def sweep(connection: Connection, *, epoch: int, firing: Firing, ended: Attempts
         ),
         due=step("wake_due", lambda: transitions.wake_due(connection, actor=ACTOR, limit=TASKS_AT_ONCE)),
         expired=step("expire_due", lambda: transitions.expire_due(connection, actor=ACTOR, limit=TASKS_AT_ONCE)),
+        unanswered=step("time_out", lambda: transitions.time_out(connection, actor=ACTOR, limit=TASKS_AT_ONCE)),
         resumed=step(
             "resume_version", lambda: transitions.resume_version(connection, actor=ACTOR, limit=TASKS_AT_ONCE)
         ),

@@ -25,6 +25,7 @@ from harness.store.reasons import EventTold, InLine
 EVENTS_MOST = 500  # of a task's trace, the newest: what it waited before is left out
 LINES_MOST = 50  # waits in line whose reasons are looked up, the newest
 
+_DECIDED = (Event.APPROVE, Event.DENY)
 _HOLDS = {
     holds.CHILDREN: Code.CHILDREN,
     holds.VERSION: Code.VERSION,
@@ -82,7 +83,7 @@ def why(connection: Connection, task: TaskView, *, now: datetime | None = None) 
     current = waited[-1] if waited and found and waited[-1].to_s == now.timestamp() else None
     return Why(
         bound=[
-            Bound(reason=reason, told=told(reason, lambda at_s: said_at(at_s, now)), since=_moment(since_s))
+            Bound(reason=reason, told=_told(reason, task, events, now), since=_moment(since_s))
             for reason, since_s in found
         ],
         waits_since=None if current is None else _moment(_began_s(waited)),
@@ -115,6 +116,16 @@ def _waits_for_others(task: TaskView) -> bool:
     return depends(task) or holds.CHILDREN in task.holds
 
 
+def _told(reason: Reason, task: TaskView, events: Sequence[EventTold], now: datetime) -> Told:
+    """A reason in words; of what somebody has decided, that first."""
+    said = told(reason, lambda at_s: said_at(at_s, now))
+    if task.state != State.WAITING_APPROVAL or reason.code == Code.APPROVAL:
+        return said
+    denied = next((e for e in reversed(events) if e.event in _DECIDED), None)
+    what = "Denied, which its kind wants to know" if denied is not None and denied.event == Event.DENY else "Approved"
+    return Told(f"{what}, waiting for a slot. {said.words}", said.frees)
+
+
 def _reasons(
     task: TaskView, events: Sequence[EventTold], line: InLine, of_others: Waits | None
 ) -> list[tuple[Reason, float | None]]:
@@ -134,7 +145,7 @@ def _reasons(
         case State.PAUSED:
             return [_hold(hold, events, of_others) for hold in task.holds] or [(Reason(Code.HELD), last_s)]
         case State.WAITING_APPROVAL:
-            return [(Reason(Code.APPROVAL, "", {"since_s": last_s}), last_s)]
+            return [_asked(events, last_s)]
         case State.FAILED_RETRYABLE:
             return [(Reason(Code.RETRY, "", {"until_s": until_s} | _said(events, Event.FAIL)), last_s)]
         case _:
@@ -167,6 +178,18 @@ def _in_line(task: TaskView, line: InLine, last_s: float) -> tuple[Reason, float
         facts |= {"ahead": min(line.ahead, AHEAD_MOST), "beyond": "More than" if line.ahead > AHEAD_MOST else ""}
         return Reason(Code.OWN_LINE, "", facts), last_s
     return Reason(Code.TURN, "", facts), since_s
+
+
+def _asked(events: Sequence[EventTold], last_s: float) -> tuple[Reason, float]:
+    """What it asks, since when, and until when it waits for the answer."""
+    first = next((e for e in reversed(events) if e.event == Event.ASK), None)
+    since_s = next((e.at_s for e in reversed(events) if e.event in (Event.ASK, Event.REASK)), last_s)
+    facts: dict[str, Fact | None] = {"since_s": since_s}
+    if first is not None and isinstance(first.data, Mapping):
+        facts["reason"] = _of(first, "prompt") or None
+        timeout_s = first.data.get("timeout_s")
+        facts["until_s"] = since_s + timeout_s if isinstance(timeout_s, int | float) else None
+    return Reason(Code.APPROVAL, "", facts), since_s
 
 
 def _hold(hold: str, events: Sequence[EventTold], of_others: Waits | None) -> tuple[Reason, float | None]:

@@ -4,6 +4,7 @@ from harness.kinds.calling import Calling
 from harness.kinds.children import Child, Children
 from harness.kinds.context import Context
 from harness.kinds.errors import (
+    Asked,
     Cancelled,
     NoPermit,
     Parked,
@@ -16,9 +17,12 @@ from harness.kinds.errors import (
 )
 from harness.kinds.forms import Form
 from harness.kinds.registry import Kind, OneOf, kind
+from harness.policy.approvals import DENIED
 from harness.policy.retry import Rule
 
 __all__ = [
+    "DENIED",
+    "Asked",
     "Calling",
     "Cancelled",
     "Child",

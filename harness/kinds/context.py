@@ -1,12 +1,13 @@
 """What a running task can do: the protocol that `engine.context` implements and tests may imitate."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from harness.kinds.artifacts import Artifacts
 from harness.kinds.children import Child, Children
 from harness.kinds.documents import Documents
+from harness.policy.approvals import CHOICES, NAME, TIMEOUT_S, OnDeny, OnTimeout
 
 if TYPE_CHECKING:
     import psycopg
@@ -110,6 +111,28 @@ class Context(Protocol):
 
         Raises: Parked (leave it alone); Permanent (not its own children; policy; on_failure; more than 64 MiB of
         results); whatever `step` does.
+        """
+        ...
+
+    def ask(
+        self,
+        prompt: str,
+        *,
+        choices: Sequence[str] = CHOICES,
+        timeout_s: float | None = TIMEOUT_S,
+        on_timeout: OnTimeout = "pause",
+        deny: OnDeny = "cancel",
+        name: str = NAME,
+    ) -> str:
+        """Ask people, and return the choice that somebody made; without `choices`, "approved". A step, by `name`.
+
+        The attempt ends here (Asked) and its slot is free; when somebody has decided, a later attempt replays the steps
+        before and goes on with the answer, as every attempt after it does. A no cancels the task or, with
+        deny="answer", returns DENIED. When nobody has decided in `timeout_s` (None: waits for ever) the task is paused,
+        until it is asked again, or cancelled; never approved. `prompt`: at most 4,000 characters, for people.
+
+        Join the kind's own threads first. Not inside a step, nor in a kind with `bundle=True`.
+        Raises: Asked; Permanent naming what can't be asked; as `step`.
         """
         ...
 

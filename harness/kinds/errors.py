@@ -112,3 +112,16 @@ class StepMismatch(BaseException):
 
     A BaseException, so that a kind's `except Exception` does not go on with the wrong steps.
     """
+
+
+class Asked(BaseException):
+    """Raised into a kind that asks people: the attempt ends here, without a slot held until somebody has decided.
+
+    A BaseException, so that a kind's `except Exception` does not go on without the answer.
+    """
+
+    def __init__(self, ordinal: int, prompt: str, timeout_s: float | None) -> None:
+        super().__init__(prompt)
+        self.ordinal = ordinal
+        self.prompt = prompt
+        self.timeout_s = timeout_s

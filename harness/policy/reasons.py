@@ -126,8 +126,8 @@ TABLE: dict[Code, Entry] = {
     Code.APPROVAL: Entry(
         who=Who.PERSON,
         label="A decision",
-        words="It waits for a decision[ since {since}].",
-        frees="It goes on when somebody has decided.",
+        words="It waits for a decision[ since {since}][: “{reason}”].",
+        frees="It goes on when somebody has decided[, before {until}].",
     ),
     Code.NOT_BEFORE: Entry(
         who=Who.YOU,

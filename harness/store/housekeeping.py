@@ -22,7 +22,7 @@ STATEMENT_TIMEOUT = "10min"  # dropping a day of the trace copies what is kept o
 LOCK_TIMEOUT = "5s"  # who waits for a lock on the trace holds up all that write to it
 LOCK_TIMEOUT_BESIDE = "100ms"  # so, of what runs by itself beside the work, nobody waits longer than this
 # What goes with a task, by task_id; the task's own row comes last. A table with a tenant_id is found by itself.
-OF_TASK = ("event", "attempt", "step", "gathering", "dependency", "notice", "task_body", "task_term")
+OF_TASK = ("event", "attempt", "step", "approval", "gathering", "dependency", "notice", "task_body", "task_term")
 _APART = {*OF_TASK, "task", "lease", "lease_member"}  # not by table: by task, or gone when the work is over
 
 

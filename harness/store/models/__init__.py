@@ -4,6 +4,7 @@ Hot, set-based and locking statements are named files in sql/. Times are `timest
 """
 
 from harness.store.models.admission import DoorAnswer, DoorNow
+from harness.store.models.approvals import Approval, ApprovalHook
 from harness.store.models.artifacts import Artifact
 from harness.store.models.audit import AuditEntry, AuditFinding
 from harness.store.models.autoscale import AdviceChange, AdviceNow
@@ -34,6 +35,8 @@ __all__ = [
     "AdviceChange",
     "AdviceNow",
     "ApiKey",
+    "Approval",
+    "ApprovalHook",
     "Artifact",
     "Attempt",
     "AuditEntry",

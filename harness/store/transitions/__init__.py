@@ -5,6 +5,7 @@ connection and returns what really happened; a lost race is an empty answer, nev
 task, by id. Waking the dispatcher (`doorbell`) is the caller's, after the commit.
 """
 
+from harness.store.transitions.approvals import Decided, decide, time_out
 from harness.store.transitions.auditor import back_on_the_way, give_up_lease, take_back_unclaimed, unready
 from harness.store.transitions.due import expire_due, let_in, resume_version, wake_due
 from harness.store.transitions.notices import look_again, rouse
@@ -27,6 +28,7 @@ __all__ = (
     "Again",
     "By",
     "ClaimedTask",
+    "Decided",
     "Ended",
     "Lost",
     "NewLease",
@@ -38,6 +40,7 @@ __all__ = (
     "cancel",
     "claim",
     "claim_many",
+    "decide",
     "expire_due",
     "give_up_lease",
     "hand_back_unclaimed",
@@ -53,6 +56,7 @@ __all__ = (
     "settle_many",
     "submit",
     "take_back_unclaimed",
+    "time_out",
     "unready",
     "wake_due",
 )

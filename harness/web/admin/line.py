@@ -109,6 +109,8 @@ def sentence(task: Task, events: Sequence[TraceEvent], *, released: bool, waitin
             return f"Running: will {wished(task.want)} at its next checkpoint"
         case State.RUNNING:
             return f"Running since {_at(since)}"
+        case State.WAITING_APPROVAL if released or task.ready:
+            return f"Decided at {_at(since)}: waiting for a slot"
         case State.WAITING_APPROVAL:
             return f"Waiting for a decision since {_at(since)}"
         case State.PAUSED if task.holds == [CHILDREN]:

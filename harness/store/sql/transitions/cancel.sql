@@ -1,6 +1,6 @@
 -- Cancel tasks that don't run; released, unclaimed ones leave their lease, and a lease goes with its last member.
 -- The caller holds the locks (lock_leases_of, then lock_tasks) and has seen the states. Returns: task id.
--- Needs: task_pkey, lease_member_pkey, lease_member_of_lease, lease_pkey. Parameters: tasks, actor, data.
+-- Needs: task_pkey, approval_once, lease_member_pkey, lease_member_of_lease, lease_pkey. Parameters: tasks, actor, data.
 WITH old AS MATERIALIZED (
     SELECT id, state FROM task WHERE id = ANY(%(tasks)s::bigint[])
 ),
@@ -13,6 +13,10 @@ t AS (
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
     SELECT id, tenant_id, event_no, clock_timestamp(), 'cancel', from_state, 'cancelled', %(actor)s, %(data)s::jsonb FROM t
+),
+q AS (
+    UPDATE approval SET open = false, notify_after = NULL
+    FROM t WHERE approval.task_id = t.id AND approval.open AND t.from_state IN ('waiting_approval', 'paused')
 ),
 m AS MATERIALIZED (
     DELETE FROM lease_member USING t WHERE lease_member.task_id = t.id RETURNING lease_member.lease_id

@@ -20,12 +20,12 @@ l AS MATERIALIZED (
     RETURNING lease.id, lease.degraded
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, m.lease_id, m.ordinal, m.degraded,
+    SELECT t.id, t.state, m.lease_id, m.ordinal, m.degraded,
            coalesce(t.start_by < clock_timestamp(), false) OR CASE WHEN t.deadline IS NOT NULL
                 THEN t.deadline < clock_timestamp() + make_interval(secs => coalesce(
                      (SELECT mean_s FROM estimate WHERE estimate.kind = t.kind), 0) * 0.5) ELSE false END AS late
     FROM (SELECT m.*, l.degraded FROM l JOIN lease_member m ON m.lease_id = l.id ORDER BY m.task_id) m CROSS JOIN LATERAL (
-        SELECT id, kind, start_by, deadline FROM task
+        SELECT id, state, kind, start_by, deadline FROM task
         WHERE id = m.task_id AND release_no = m.release_no AND state IN ('queued', 'waiting_approval')
           -- While this waited for the lease the task may have left it (paused) and be back in line (resumed), under the same
           -- release_no: members are seen as they were before the wait, the task's row as it is.
@@ -41,11 +41,11 @@ t AS (
     FROM locked WHERE task.id = locked.id
     RETURNING task.id, task.public_id, task.tenant_id, task.run_id, task.kind, task.version, task.release_no,
               task.attempts_used, task.postponements, task.lost_starts, task.event_no, task.deadline, task.token_epoch, task.priority,
-              locked.late, locked.lease_id, locked.ordinal, locked.degraded
+              locked.late, locked.lease_id, locked.ordinal, locked.degraded, locked.state AS from_state
 ),
 e AS (
     INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor, data)
-    SELECT id, tenant_id, event_no, clock_timestamp(), CASE WHEN late THEN 'expire' ELSE 'claim' END, 'queued',
+    SELECT id, tenant_id, event_no, clock_timestamp(), CASE WHEN late THEN 'expire' ELSE 'claim' END, from_state,
            CASE WHEN late THEN 'failed_terminal' ELSE 'running' END, %(actor)s,
            CASE WHEN late THEN '{"reason": "expired before it could start"}'::jsonb
                 WHEN degraded IS NOT NULL THEN jsonb_build_object('degraded', degraded) END

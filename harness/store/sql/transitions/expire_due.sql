@@ -2,7 +2,7 @@
 -- whose deadline comes before half of what their kind takes: dead work is never started (policy.md, R6).
 -- Released ones are left to the claim, which checks the same; a row that somebody has locked, to the next round.
 -- Returns: task id.
--- Needs: task_start_by, task_deadline. Locks: tasks by id. Parameters: limit, actor.
+-- Needs: task_start_by, task_deadline, approval_once. Locks: tasks by id. Parameters: limit, actor.
 WITH due AS MATERIALIZED (
     (SELECT id FROM task WHERE ready AND start_by <= clock_timestamp() ORDER BY start_by LIMIT %(limit)s)
     UNION
@@ -15,8 +15,14 @@ WITH due AS MATERIALIZED (
         ORDER BY deadline LIMIT %(limit)s * 4) t
      JOIN estimate e ON e.kind = t.kind WHERE t.deadline <= clock_timestamp() + make_interval(secs => e.mean_s * 0.5))
 ),
+seen AS MATERIALIZED (
+    -- Which of them wait for a decision that nobody has made: like the released ones they are not ready, without a time.
+    SELECT t.id, t.release_no, t.state = 'waiting_approval' AND EXISTS (
+               SELECT FROM approval a WHERE a.task_id = t.id AND a.open) AS undecided
+    FROM due JOIN task t ON t.id = due.id ORDER BY t.id
+),
 locked AS MATERIALIZED (
-    SELECT t.id, t.state FROM (SELECT * FROM due ORDER BY id) due CROSS JOIN LATERAL (
+    SELECT t.id, t.state FROM (SELECT * FROM seen ORDER BY id) due CROSS JOIN LATERAL (
         SELECT id, state FROM task
         WHERE id = due.id
           AND CASE WHEN state = 'queued' AND first_claimed_at IS NULL AND start_by <= clock_timestamp() THEN true
@@ -27,7 +33,8 @@ locked AS MATERIALIZED (
                    THEN coalesce(deadline <= clock_timestamp(), false) ELSE false END
           -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again
           -- after a wait for its lock, so the lease itself can't be asked here.
-          AND (ready OR not_before IS NOT NULL OR state IN ('paused', 'failed_retryable'))
+          AND (ready OR not_before IS NOT NULL OR state IN ('paused', 'failed_retryable')
+               OR (due.undecided AND release_no = due.release_no)) -- else it was decided and released since
         FOR UPDATE SKIP LOCKED) t
 ),
 t AS (
@@ -41,6 +48,10 @@ e AS (
     SELECT id, tenant_id, event_no, clock_timestamp(), 'expire', from_state, 'failed_terminal', %(actor)s,
            '{"reason": "its time was over before it could run"}'
     FROM t
+),
+q AS (
+    UPDATE approval SET open = false, notify_after = NULL
+    FROM t WHERE approval.task_id = t.id AND approval.open AND t.from_state IN ('waiting_approval', 'paused')
 ),
 b AS (
     UPDATE task_body SET error = '{"class": "expired", "message": "its time was over before it could run"}'

@@ -1,7 +1,8 @@
 -- Send ended tasks again: queued and ready, with what counts against them at 0, without output and error. release_no,
 -- the fence, stays. One that depends on tasks which haven't succeeded waits for them again. With another input (`changed`): that input, another token (token_epoch + 1), other words to be found
 -- by; the steps that the old input had are dropped. What ended meanwhile in another way, or was sent again by someone else, is left as it is.
--- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task, step_pkey, dependency_unmet.
+-- Returns: task id, token_epoch of each task sent. Needs: task_pkey, task_body_pkey, task_term_of_task, step_pkey,
+-- approval_once, dependency_unmet.
 -- Locks: tasks by id. An ended task is on no lease. Parameters: rows (jsonb array), actor, reason.
 WITH r AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(
@@ -41,6 +42,12 @@ e AS (
 ),
 s AS (
     DELETE FROM step USING t WHERE step.task_id = t.id AND t.changed
+),
+q AS (
+    -- Asked anew, unless a finished step has the answer.
+    DELETE FROM approval USING t WHERE approval.task_id = t.id AND (t.changed OR NOT EXISTS (
+        SELECT FROM step s
+        WHERE s.task_id = t.id AND s.ordinal = approval.ordinal AND s.finished_at IS NOT NULL))
 ),
 b AS (
     UPDATE task_body SET input = CASE WHEN t.changed THEN t.input ELSE task_body.input END, output = NULL, error = NULL
