@@ -27,6 +27,7 @@ warnings.filterwarnings("ignore", message="You're running the worker with superu
 
 TIDY_EVERY_S = 600.0  # partitions are made days ahead and expired keys are only disk space
 FORESEE_EVERY_S = 10.0  # a pass takes up to 0.6 s of a core: 6 % of one
+NOTIFY_EVERY_S = 5.0  # people decide in minutes; a round ends after 3 s
 OBSERVE_EVERY_S = 5.0  # what is kept of limits and breakers is as old as that when Redis is emptied
 
 app = Celery("harness", fixups=[])
@@ -101,6 +102,11 @@ _conf: dict[str, Any] = {
             "task": "harness.observe",
             "schedule": OBSERVE_EVERY_S,
             "options": {"queue": profile.SYSTEM_QUEUE, "expires": OBSERVE_EVERY_S},
+        },
+        "notify": {
+            "task": "harness.notify",
+            "schedule": NOTIFY_EVERY_S,
+            "options": {"queue": profile.SYSTEM_QUEUE, "expires": NOTIFY_EVERY_S},
         },
         "results": {
             "task": "celery.backend_cleanup",

@@ -96,6 +96,8 @@ STORAGES = {
         },
     },
 }
+# Where people reach the web process, for links in what is sent out (https://harness.example).
+HARNESS_PUBLIC_URL = _setting("HARNESS_PUBLIC_URL", _local.get("WEB_URL", ""))
 HARNESS_LOG_LEVEL = _setting("HARNESS_LOG_LEVEL", "INFO")
 
 INSTALLED_APPS = [

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import path
 
-from harness.web import front, health, metrics, problems
+from harness.web import decide, front, health, metrics, problems
 from harness.web.admin.site import site
 from harness.web.api.app import api
 
@@ -12,6 +12,7 @@ urlpatterns = [
     path("", front.front),
     path("api/", api.urls),
     path("admin/", site.urls),
+    path("decide/<path:link>", decide.decide),
     path("metrics", metrics.read),
     path("health/live", health.live),
     path("health/ready", health.ready),

@@ -73,6 +73,25 @@ class Asked:
     title: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A question that a tenant's hook is to hear of. `tries`: this one included."""
+
+    approval: int
+    asks: int
+    tenant: int
+    url: str
+    tries: int
+    task_id: uuid.UUID
+    kind: str
+    title: str | None
+    prompt: str
+    choices: list[str]
+    deny: str
+    asked_at: datetime
+    deadline: datetime | None
+
+
 _COLUMNS = len(Approval.__slots__)
 
 
@@ -120,6 +139,38 @@ def page(connection: Connection, tenant: int, *, after: int = 0, most: int) -> l
     """Return the questions of a tenant that wait for an answer, the oldest first."""
     cursor = connection.execute(sql.load("approvals/page"), {"tenant": tenant, "after": after, "most": most})
     return [_asked(row) for row in cursor]
+
+
+def take_notices(connection: Connection, *, limit: int, again_s: float, again_most_s: float) -> list[Notice]:
+    """Take questions that hooks are to hear of; each comes again after `again_s`, twice as long each time."""
+    parameters = {"limit": limit, "again_s": again_s, "again_most_s": again_most_s}
+    return [Notice(*row) for row in connection.execute(sql.load("approvals/take_notices"), parameters)]
+
+
+def told_of(connection: Connection, notice: Notice, *, error: str | None, last: bool) -> None:
+    """Note what became of a notice. `last`: it isn't tried again."""
+    connection.execute(
+        sql.load("approvals/told_of"),
+        {"approval": notice.approval, "asks": notice.asks, "error": error, "last": last},
+    )
+
+
+def hook(connection: Connection, tenant: int) -> str | None:
+    """Return where a tenant hears of questions."""
+    row = connection.execute("SELECT url FROM approval_hook WHERE tenant_id = %s", (tenant,)).fetchone()
+    return row[0] if row else None
+
+
+def set_hook(connection: Connection, tenant: int, url: str | None, *, author: str) -> None:
+    """Set where a tenant hears of questions that are asked from now on; None: nowhere."""
+    if url is None:
+        connection.execute("DELETE FROM approval_hook WHERE tenant_id = %s", (tenant,))
+        return
+    connection.execute(
+        "INSERT INTO approval_hook (tenant_id, url, set_by, set_at) VALUES (%s, %s, %s, clock_timestamp()) "
+        "ON CONFLICT (tenant_id) DO UPDATE SET url = excluded.url, set_by = excluded.set_by, set_at = excluded.set_at",
+        (tenant, url, author),
+    )
 
 
 def _asked(row: tuple[object, ...]) -> Asked:

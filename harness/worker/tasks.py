@@ -62,3 +62,15 @@ def observe() -> None:
 
     with connect(settings.DATABASE_URL, "engine", application_name="harness-observe") as connection:
         stage.observe(connection, settings.HARNESS_TOPOLOGY, settings.HARNESS_PERMITS_URL)
+
+
+@shared_task(name="harness.notify", ignore_result=True, max_retries=0)
+def notify() -> None:
+    """Tell tenants' hooks what waits for a decision. While it doesn't run, what is due stays due."""
+    from django.conf import settings
+
+    from harness.engine import approve
+    from harness.store.database import connect
+
+    with connect(settings.DATABASE_URL, "engine", application_name="harness-notify") as connection:
+        approve.notify(connection)

@@ -5,7 +5,7 @@ that acts, on its own tasks. A question is answered once; whoever comes second g
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,8 @@ from harness.engine.why import said_at
 from harness.policy import approvals as policy
 from harness.policy.approvals import Do, No, Standing
 from harness.policy.errors import Conflict, NotFound, Unavailable
+from harness.policy.holds import APPROVAL_TIMEOUT
+from harness.policy.lifecycle import State
 from harness.store import queries, transitions
 from harness.store.approvals import Approval
 from harness.store.database import LOCKED, Connection
@@ -77,6 +79,17 @@ def reask(connection: Connection, task: uuid.UUID, *, tenant: int | None, actor:
     """Ask again what nobody decided in time; its clock begins anew. Raises: as `approve`."""
     _do(connection, task, policy.reask, "reask", tenant=tenant, actor=actor, reason=reason, only=None)
     return Answered(outcome="reasked")
+
+
+def offered(state: str, holds: Sequence[str], *, decided: bool) -> tuple[str, ...]:
+    """Return the verbs that would do something to what a task asks. `decided`: it is ready, or released.
+
+    >>> offered("waiting_approval", (), decided=False), offered("paused", ["approval_timeout"], decided=False)
+    (('approve', 'deny'), ('reask',))
+    """
+    if state == State.WAITING_APPROVAL and not decided:
+        return ("approve", "deny")
+    return ("reask",) if list(holds) == [APPROVAL_TIMEOUT] else ()
 
 
 def told(approval: Approval, now: datetime | None = None) -> str:

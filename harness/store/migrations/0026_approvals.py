@@ -100,7 +100,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("notify_after__isnull", False)),
-                        fields=["notify_after"],
+                        fields=["tenant", "notify_after"],
                         name="approval_notify",
                     ),
                 ],

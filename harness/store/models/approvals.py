@@ -45,7 +45,9 @@ class Approval(models.Model):
         indexes = (
             models.Index(fields=("tenant", "id"), name="approval_open", condition=Q(open=True)),
             models.Index(fields=("deadline",), name="approval_due", condition=Q(open=True, deadline__isnull=False)),
-            models.Index(fields=("notify_after",), name="approval_notify", condition=Q(notify_after__isnull=False)),
+            models.Index(
+                fields=("tenant", "notify_after"), name="approval_notify", condition=Q(notify_after__isnull=False)
+            ),
         )
         constraints = (
             models.UniqueConstraint(fields=("task", "ordinal"), name="approval_once"),

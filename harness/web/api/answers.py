@@ -9,7 +9,7 @@ from typing import Any, overload
 from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
-from harness.engine import operate
+from harness.engine import approve, operate
 from harness.engine import why as engine_why
 from harness.engine.expect import Foreseen
 from harness.policy import holds
@@ -87,7 +87,7 @@ def _no_cursor() -> Invalid:
 def task_links(task_id: object) -> Mapping[str, str]:
     """Return where a task is."""
     at = f"{ROOT}/tasks/{task_id}"
-    verbs = ("trace", "steps", "why", *operate.VERBS, "stream", "output")
+    verbs = ("trace", "steps", "why", *operate.VERBS, "approvals", "approve", "deny", "reask", "stream", "output")
     return {"self": at, **{verb: f"{at}/{verb}" for verb in verbs}}
 
 
@@ -178,7 +178,10 @@ def utc(value: datetime | None) -> datetime | None:
 
 
 def _members(task: TaskView) -> dict[str, Any]:
-    can = list(operate.offered(task.state, task.want, task.holds, hold=holds.TENANT, leased=task.released))
+    can = [
+        *operate.offered(task.state, task.want, task.holds, hold=holds.TENANT, leased=task.released),
+        *approve.offered(task.state, task.holds, decided=task.ready or task.released),
+    ]
     return {
         "task_id": task.public_id,
         "run_id": task.run,

@@ -8,6 +8,7 @@ from harness.engine import payload
 from harness.policy.errors import HarnessError
 from harness.web import problems
 from harness.web.api import (
+    approvals,
     artifacts,
     bulk,
     forecasts,
@@ -40,6 +41,8 @@ api.add_router("/v1/tasks", stream.router)
 api.add_router("/v1/tasks", steps.router)
 api.add_router("/v1/tasks", why.router)
 api.add_router("/v1/tasks", letters.verb)
+api.add_router("/v1/tasks", approvals.of_tasks)
+api.add_router("/v1/approvals", approvals.router)
 api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)
 api.add_router("/v1/pressure", pressure.router)
