@@ -91,6 +91,14 @@ MAKERS: dict[str, Maker] = {
         tenant,
         word,
     ),
+    "approval": lambda stage, tenant, word: _insert(
+        stage,
+        "INSERT INTO approval (task_id, tenant_id, ordinal, name, prompt, choices, on_timeout, deny, asked_at) "
+        "VALUES (%s, %s, 1, 'ask', %s, '{approved}', 'pause', 'cancel', now()) RETURNING id",
+        stage.submit("noop.single", tenant=tenant)[0],
+        tenant,
+        word,
+    ),
     "quota": lambda stage, tenant, word: _insert(
         stage,
         "INSERT INTO quota (tenant_id, scope, name, cap) VALUES (%s, 'pool', %s, 1) RETURNING id",

@@ -53,6 +53,23 @@ class Entry:
 REGISTERED = (
     Entry(models.Task, "Work", "task_alt", TaskAdmin),
     Entry(models.Run, "Work", "account_tree", RunAdmin),
+    Entry(
+        models.Approval,
+        "Work",
+        "how_to_vote",
+        (
+            "asked_at",
+            "tenant",
+            "task_id",
+            "prompt",
+            "open",
+            "verdict",
+            "choice",
+            "decided_by",
+            "decided_at",
+            "waited_s",
+        ),
+    ),
     Entry(models.Attempt, "Work", "replay", AttemptAdmin),
     Entry(models.TraceEvent, "Work", "timeline", TraceEventAdmin),
     Entry(

@@ -28,7 +28,7 @@ from harness.store.models import (
     TraceEvent,
     WorkerSession,
 )
-from harness.web.admin import bulk, foresee, line, verbs, why
+from harness.web.admin import bulk, decisions, foresee, line, verbs, why
 from harness.web.admin.filters import ByKind, ByPool, ByPriority, ByState, ByTenant
 from harness.web.admin.inspected import Inspected
 from harness.web.admin.marks import labelled, mark, shown
@@ -160,7 +160,8 @@ class TaskAdmin(Inspected):
         """Add the verbs' pages."""
         guard = self.admin_site.admin_view
         act = path("<int:task_id>/do/<str:verb>/", guard(self.act), name="store_task_act")
-        return [path("bulk/", guard(self.act_on_many), name="store_task_bulk"), act, *super().get_urls()]
+        decide = path("<int:task_id>/decide/<str:verb>/", guard(self.decide), name="store_task_decide")
+        return [path("bulk/", guard(self.act_on_many), name="store_task_bulk"), act, decide, *super().get_urls()]
 
     def act_on_many(self, request: HttpRequest) -> HttpResponse:
         """Confirm or do a verb on many tasks."""
@@ -173,6 +174,11 @@ class TaskAdmin(Inspected):
         """Confirm or do a verb."""
         task = self.get_object(request, str(task_id))
         return verbs.view(request, task, verb, {**self.admin_site.each_context(request), "opts": self.opts})
+
+    def decide(self, request: HttpRequest, task_id: int, verb: str) -> HttpResponse:
+        """Confirm or do a verb on what a task asks."""
+        task = self.get_object(request, str(task_id))
+        return decisions.view(request, task, verb, {**self.admin_site.each_context(request), "opts": self.opts})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -216,13 +222,17 @@ class TaskAdmin(Inspected):
             "task": task,
             "mark": mark(shown(task.state, task.holds)),
             "sentence": line.sentence(task, events, released=lease is not None, waiting=waiting_for(task)),
+            "questions": decisions.of(task),
             "verbs": [
-                {
-                    "label": verbs.label_of(name),
-                    "help": verb.help,
-                    "url": reverse("admin:store_task_act", args=(task.pk, name)),
-                }
-                for name, verb in verbs.offered(request, task)
+                *decisions.offered(request, task, released=lease is not None),
+                *(
+                    {
+                        "label": verbs.label_of(name),
+                        "help": verb.help,
+                        "url": reverse("admin:store_task_act", args=(task.pk, name)),
+                    }
+                    for name, verb in verbs.offered(request, task)
+                ),
             ],
             "parts": rows,
             "folded": folded,
