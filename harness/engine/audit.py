@@ -141,6 +141,8 @@ RULES: dict[str, Rule] = {
         Rule(name="stranded", look="tasks",
              means="it is queued, but neither ready, nor due, nor released, nor waits for others",
              repair=_back_on_the_way, does="it is ready (ripen)"),
+        Rule(name="unanswerable", look="tasks", means="it waits for a decision that nobody can make, or that was made",
+             repair=_back_on_the_way, does="it is ready (ripen): it gets the answer that there is, or asks again"),
         Rule(name="never_due", look="tasks", means="it is to be tried again, but at no time",
              repair=_back_on_the_way, does="it is requeued"),
         Rule(name="parked_for_nothing", look="tasks", means="it waits for its children, and none of them lives",

@@ -101,7 +101,10 @@ TABLE: dict[Event, Row] = {
     for row in (
         _row(Event.SUBMIT, "- -> queued", "client, kind (spawn), schedule", "-", "ready or not"),
         _row(
-            Event.RIPEN, "queued -> queued", "dispatcher's side", note="becomes ready: due, admitted, dependencies done"
+            Event.RIPEN,
+            "queued -> queued; waiting_approval -> waiting_approval",
+            "dispatcher's side",
+            note="becomes ready: due, admitted, dependencies done; the auditor, of a question that nobody can answer",
         ),
         _row(
             Event.REPRIORITISE,

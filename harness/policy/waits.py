@@ -26,7 +26,7 @@ HOLDS = {
     Event.MISMATCH: Code.VERSION,
     Event.APPROVAL_TIMEOUT: Code.UNANSWERED,
 }
-_DECIDED = (Event.APPROVE, Event.DENY)
+_DECIDED = (Event.APPROVE, Event.DENY, Event.RIPEN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

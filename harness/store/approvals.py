@@ -135,10 +135,10 @@ def one(connection: Connection, approval: int) -> Asked | None:
     return _asked(row) if row else None
 
 
-def page(connection: Connection, tenant: int, *, after: int = 0, most: int) -> list[Asked]:
-    """Return the questions of a tenant that wait for an answer, the oldest first."""
-    cursor = connection.execute(sql.load("approvals/page"), {"tenant": tenant, "after": after, "most": most})
-    return [_asked(row) for row in cursor]
+def page(connection: Connection, tenant: int | None, *, after: int = 0, most: int) -> list[Asked]:
+    """Return the questions of a tenant (None: of all) that wait for an answer, the oldest first."""
+    name = "approvals/page_of_all" if tenant is None else "approvals/page"
+    return [_asked(row) for row in connection.execute(sql.load(name), {"tenant": tenant, "after": after, "most": most})]
 
 
 def take_notices(connection: Connection, *, limit: int, again_s: float, again_most_s: float) -> list[Notice]:

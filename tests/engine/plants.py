@@ -231,6 +231,24 @@ def parked_for_nothing(house: House) -> Planted:
     return Planted(f"task {task}", after=after)
 
 
+def unanswerable(house: House) -> Planted:
+    (task,) = house.stage.submit()
+    house.into(task, "waiting_approval")
+    house.force(
+        "INSERT INTO approval (task_id, tenant_id, ordinal, name, prompt, choices, on_timeout, deny, asked_at, open) "
+        "VALUES (%s, %s, 1, 'ask', 'Go on?', '{approved}', 'pause', 'cancel', now(), false)",
+        task,
+        house.stage.tenant,
+    )
+
+    def after() -> None:
+        row = house.stage.row(task)
+        assert (row["state"], row["ready"]) == ("waiting_approval", True)
+        assert house.stage.events(task) == ["submit", "planted", "ripen"]
+
+    return Planted(f"task {task}", after=after)
+
+
 def never_due(house: House) -> Planted:
     (task,) = house.stage.submit()
     house.into(task, "failed_retryable")
@@ -407,7 +425,7 @@ PLANTS: dict[str, Callable[[House], Planted]] = {
         running_without_lease, member_of_idle_task, member_of_other_release, member_at_odds, ready_while_leased,
         lease_without_session, lease_without_member, release_not_taken_back, zombie_for_long, member_without_lease,
         member_without_task, task_without_body, task_without_run, attempt_without_task, body_without_task,
-        steps_without_task, steps_differ, stranded,
+        steps_without_task, steps_differ, stranded, unanswerable,
         never_due, parked_for_nothing, paused_without_hold, version_unknown,
         pool_over_slots, tenant_over_cap, run_over_cap, quota_over_cap,
         resource_over_capacity, flow_missing, queue_too_long, charged_twice, charges_not_folded, usage_differs,

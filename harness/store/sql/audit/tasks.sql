@@ -1,6 +1,7 @@
 -- The next tasks by id: what has no way out of its state, what runs without a slot; live ones whose body or run is gone.
 -- Returns: rule, subject, id, tenant, facts of each fault (one a task), then a row without a rule: the last id looked at.
--- Needs: task_pkey, task_of_parent, dependency_unmet, lease_member_pkey, task_body_pkey, run_pkey, step_pkey; worker_session is small. Locks: nothing.
+-- Needs: task_pkey, task_of_parent, dependency_unmet, lease_member_pkey, task_body_pkey, run_pkey, step_pkey, approval_once;
+-- worker_session is small. Locks: nothing.
 -- Parameters: after, until (ids), limit, version_wait_s.
 WITH looked AS MATERIALIZED (
     SELECT id, tenant_id, run_id, parent_id, kind, version, state, ready, holds, not_before, depends, release_no, event_no, created_at,
@@ -23,6 +24,10 @@ judged AS MATERIALIZED (
              AND coalesce((SELECT c.finished_at IS NOT NULL FROM task c WHERE c.parent_id = t.id
                            ORDER BY c.finished_at DESC, c.id DESC LIMIT 1), true)
             THEN 'parked_for_nothing'
+        WHEN t.state = 'waiting_approval' AND NOT t.ready
+             AND (SELECT m.lease_id FROM lease_member m WHERE m.task_id = t.id) IS NULL
+             AND (SELECT a.open FROM approval a WHERE a.task_id = t.id ORDER BY a.ordinal DESC LIMIT 1) IS NOT TRUE
+            THEN 'unanswerable'
         WHEN t.state = 'failed_retryable' AND t.not_before IS NULL THEN 'never_due'
         WHEN t.state = 'paused' AND t.holds = '{}' THEN 'paused_without_hold'
         WHEN t.state = 'paused' AND t.holds = ARRAY['version']
