@@ -113,7 +113,7 @@ def pause(stand: Stand, asked: Asked) -> Decision:
         case State.QUEUED | State.FAILED_RETRYABLE:
             return Decision(outcome="paused", step=Step.PAUSE)
         case State.WAITING_APPROVAL:
-            return refused("it waits for an approval, which holds no slot: decide that, or cancel the task")
+            return refused("it waits for a decision, or has one and waits for its slot: decide, or cancel the task")
         case state:
             return _ended(state, "paused")
 

@@ -114,6 +114,17 @@ def parent(ctx: Context, payload: Family) -> int:
     return sum(one.succeeded for one in gathered)
 
 
+@kind("recovery.asking", pool="tool_read", input=Work, resources={"tool:http": 1}, timeout_s=300)
+def asking(ctx: Context, payload: Work) -> str:
+    """Leave a line in a step, ask, leave the answer, then a line in a step in which the first attempt stays."""
+    ctx.step("before", partial(_write, ctx, payload, 0, stay=False))
+    answer = ctx.ask("Which way?", choices=["left", "right"])
+    first = not _lines_of(payload.i, answer)
+    leave(answer, payload.i)
+    ctx.step("after", partial(_write, ctx, payload, 1, stay=first))
+    return answer
+
+
 @kind("recovery.patient", pool="tool_read", input=Work, timeout_s=300)
 def patient(ctx: Context, payload: Work) -> None:
     """Leave one line and end when asked to, so that a test ends soon."""
