@@ -109,11 +109,11 @@ def check(question: Question) -> None:
         raise Invalid(f"deny: must be 'cancel' or 'answer', not {question.deny!r}", field="deny")
 
 
-def check_note(note: str) -> str:
-    """Return what somebody says to a decision. Raises: Invalid."""
-    if len(note) > NOTE_MOST_CHARS or not note.isprintable():
-        raise Invalid(f"note: must be printable text of at most {NOTE_MOST_CHARS} characters", field="note")
-    return note.strip()
+def check_note(reason: str) -> str:
+    """Return what somebody says to a decision, as it is kept. Raises: Invalid."""
+    if len(reason) > NOTE_MOST_CHARS or not reason.isprintable():
+        raise Invalid(f"reason: must be printable text of at most {NOTE_MOST_CHARS} characters", field="reason")
+    return reason.strip()
 
 
 def approve(stand: Standing, choice: str | None) -> Do | No:

@@ -75,7 +75,7 @@ def _answer(connection: Connection, text: str, sent: Mapping[str, str] | None, n
     given: dict[str, Any] = {
         "tenant": link.tenant,
         "actor": f"{link.actor}: {name}" if name else link.actor,
-        "reason": sent.get("note", ""),
+        "reason": sent.get("reason", ""),
         "only": (link.approval, link.asks),
     }
     try:

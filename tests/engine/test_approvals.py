@@ -345,7 +345,7 @@ def test_what_can_not_be_asked_or_answered_names_the_field(stage: Stage, process
     for choice in (None, "by fax"):
         with pytest.raises(Invalid, match="choice: must be one of 'by mail', 'on paper'"):
             say(stage, "approve", task, choice=choice)
-    with pytest.raises(Invalid, match="note"):
+    with pytest.raises(Invalid, match="reason"):
         say(stage, "approve", task, choice="by mail", reason="x" * 501)
     assert stage.state(task) == "waiting_approval" and row(stage, task).open
 

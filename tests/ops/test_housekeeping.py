@@ -72,6 +72,13 @@ def filled(stage: Stage, name: str) -> int:
         "SELECT id, tenant_id, n, '', 'a', 1, now() FROM task, generate_series(1, 2) n WHERE tenant_id = %s",
         (tenant,),
     )
+    execute(
+        "INSERT INTO approval (task_id, tenant_id, ordinal, name, prompt, choices, on_timeout, deny, asked_at, open) "
+        "SELECT id, tenant_id, 1, 'ask', 'Go on?', '{approved}', 'pause', 'cancel', now(), false FROM task "
+        "WHERE tenant_id = %s",
+        (tenant,),
+    )
+    execute("INSERT INTO approval_hook VALUES (%s, 'https://example.com', 'me', now())", (tenant,))
     execute("INSERT INTO quota (tenant_id, scope, name, cap) VALUES (%s, 'pool', 'db', 1)", (tenant,))
     execute(
         "INSERT INTO idempotency (tenant_id, route, key, body_hash, fields, made, expires_at) "
@@ -104,7 +111,8 @@ def test_deleting_a_tenant_leaves_no_row_no_file_and_one_audit_entry(stage: Stag
     assert actor.startswith("operator:")
     of_work = {name: data[name] for name in ("attempt", "charge", "clock", "flow") if name in data}
     assert data | {"event": 0} == of_work | {
-        "task": 4, "task_body": 4, "step": 8, "event": 0, "run": 1, "artifact": 1, "api_key": 1, "quota": 1,
+        "task": 4, "task_body": 4, "step": 8, "approval": 4, "approval_hook": 1, "event": 0,
+        "run": 1, "artifact": 1, "api_key": 1, "quota": 1,
         "idempotency": 1, "tenant": 1,
     }  # fmt: skip
     assert data["event"] == 12
@@ -208,7 +216,7 @@ def test_retention_removes_what_is_old_and_nothing_else(stage: Stage) -> None:
         owner.execute("UPDATE idempotency SET expires_at = now() - interval '1 s'")
     done = json.loads(run("retention", "--json"))
     assert done["rows"]["task"] == 3 and done["rows"]["task_body"] == 3 and done["rows"]["event"] == 9
-    assert done["rows"]["step"] == 6
+    assert done["rows"]["step"] == 6 and done["rows"]["approval"] == 3
     assert done["rows"]["idempotency"] == 1
     left = stage.one("SELECT array_agg(id) FROM task WHERE tenant_id = %s", tenant)
     assert waiting in left and len(left) == 2 and not set(old) & set(left)

@@ -88,7 +88,7 @@ def test_what_waits_is_listed_and_answered_and_the_answer_stays(api: Api, asks: 
     assert [one["task_id"] for one in rest["items"]] == [other] and rest["next"] is None
     task = api.http.get(waiting["links"]["self"]).json()
     assert task["state"] == "waiting_approval" and {"approve", "deny", "cancel"} <= set(task["can"])
-    done = post(api, public, "approve", {"choice": "on paper", "note": "as ever"})
+    done = post(api, public, "approve", {"choice": "on paper", "reason": "as ever"})
     assert done.status_code == 200, done.text
     assert (done.json()["outcome"], done.json()["choice"], done.json()["task"]["ready"]) == (
         "approved",
@@ -120,7 +120,7 @@ def test_the_second_answer_is_told_who_was_first_and_when(api: Api, asks: Asks) 
 
 def test_a_no_cancels_or_is_the_answer(api: Api, asks: Asks) -> None:
     ended, told = asks.one(), asks.one("answer")
-    assert post(api, ended, "deny", {"note": "no"}).json()["outcome"] == "denied"
+    assert post(api, ended, "deny", {"reason": "no"}).json()["outcome"] == "denied"
     task = api.http.get(f"/api/v1/tasks/{ended}").json()
     assert task["state"] == "cancelled" and task["error"]["class"] == "denied"
     assert post(api, told, "deny").json()["outcome"] == "answered"
@@ -135,8 +135,8 @@ def test_bad_answers_name_their_field_and_change_nothing(api: Api, asks: Asks) -
         ({}, "choice"),
         ({"choice": "by fax"}, "choice"),
         ({"choice": 1}, "choice"),
-        ({"choice": "by mail", "note": "x" * 501}, "note"),
-        ({"choice": "by mail", "note": "a\nb"}, "note"),
+        ({"choice": "by mail", "reason": "x" * 501}, "reason"),
+        ({"choice": "by mail", "reason": "a\nb"}, "reason"),
         ({"choice": "by mail", "by": "me"}, "by"),
     ):
         assert_problem(post(api, public, "approve", body), 422, "invalid", field)
@@ -169,7 +169,7 @@ def test_a_link_shows_a_form_and_decides_once(asks: Asks, web: Web) -> None:
         assert asks.state(public) == "waiting_approval" and not page.cookies  # looking decides nothing
         form = form_of(page)
         done = person.post(
-            made["url"], data={**form, "verdict": "approve", "choice": "by mail", "note": "go", "name": "Mia"}
+            made["url"], data={**form, "verdict": "approve", "choice": "by mail", "reason": "go", "name": "Mia"}
         )
         assert done.status_code == 200 and "Thank you" in done.text
         assert "approved (by mail) by link for mia: Mia" in done.text

@@ -253,6 +253,28 @@ def test_a_system_worker_keeps_how_resources_stand_when_the_beat_asks(floor: Flo
     assert worker.stop() == 0
 
 
+def test_a_system_worker_tells_hooks_what_waits_when_the_beat_asks(floor: Floor) -> None:
+    task = floor.submit("noop.sleep", {"sleep_s": 0})
+    floor.db.execute("UPDATE task SET state = 'running', ready = false WHERE id = %s", (task,))
+    floor.db.execute("UPDATE task SET state = 'waiting_approval' WHERE id = %s", (task,))
+    floor.db.execute(
+        "INSERT INTO approval (task_id, tenant_id, ordinal, name, prompt, choices, on_timeout, deny, asked_at, "
+        "notify_after) SELECT id, tenant_id, 1, 'ask', 'Go on?', '{approved}', 'pause', 'cancel', now(), now() "
+        "FROM task WHERE id = %s",
+        (task,),
+    )
+    floor.db.execute("INSERT INTO approval_hook SELECT tenant_id, 'http://127.0.0.1/', 'me', now() FROM approval")
+    worker = floor.start("system")
+    from config.celery import app
+
+    entry = app.conf.beat_schedule["notify"]
+    with app.connection_for_write(floor.environment["BROKER_URL"]) as connection:
+        app.send_task(entry["task"], connection=connection, **entry["options"])
+    told = "SELECT notify_tries, notify_error LIKE '%loopback%' FROM approval"
+    eventually(lambda: floor.db.execute(told).fetchone() == (1, True), within_s=30)
+    assert worker.stop() == 0
+
+
 def test_a_system_worker_makes_forecasts_when_the_beat_asks(floor: Floor) -> None:
     floor.submit("noop.sleep", {"sleep_s": 0})
     worker = floor.start("system")

@@ -51,8 +51,8 @@ def approve(
 ) -> Answered:
     """Say yes to what a task asks, with one of its choices (without one: the only one there is).
 
-    `only`: the question (number) and the asking of it (asks) that are meant. Raises: Invalid (choice, note), NotFound,
-    Conflict (decided already, or it doesn't wait), Unavailable.
+    `only`: the question (number) and the asking of it (asks) that are meant. Raises: Invalid (choice, reason);
+    NotFound; Conflict (decided already, or it doesn't wait); Unavailable.
     """
     found = _do(
         connection, task, partial(policy.approve, choice=choice), "approve",

@@ -15,7 +15,7 @@ class DenyIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    note: str = Field(default="", max_length=NOTE_MOST_CHARS, description="why; kept with the decision")
+    reason: str = Field(default="", max_length=NOTE_MOST_CHARS, description="why; kept with the decision, as its note")
 
 
 class ApproveIn(DenyIn):

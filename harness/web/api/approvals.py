@@ -149,10 +149,9 @@ def _route(name: str, model: type[DenyIn], act: Callable[..., Answered]) -> None
 
         def work() -> HttpResponse:
             said = reading.read(reading.body_of(request), model, empty=True).model_dump()
-            reason = said.pop("note")
 
             def do(connection: Connection) -> HttpResponse:
-                done = act(connection, task_id, tenant=caller.tenant.id, actor=caller.actor, reason=reason, **said)
+                done = act(connection, task_id, tenant=caller.tenant.id, actor=caller.actor, **said)
                 with queries.as_tenant(connection, caller.tenant.id):
                     task = _task(connection, task_id)
                     eta = expect.of_tasks(connection, [task]).get(task.id)
