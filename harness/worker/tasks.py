@@ -3,11 +3,16 @@
 Nothing is imported from the engine here: beat and flower load this module too.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
 from harness.worker import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.store.database import Connection
 
 
 @shared_task(  # type: ignore[call-overload, untyped-decorator]  # the stubs don't know Strategy
@@ -45,11 +50,9 @@ def foresee() -> None:
 
     from harness.engine import foresee as stage
     from harness.kinds import registry
-    from harness.store.database import connect
 
     registry.discover(*settings.HARNESS_TASK_PACKAGES)
-    with connect(settings.DATABASE_URL, "engine", application_name="harness-foresee") as connection:
-        stage.foresee(connection, settings.HARNESS_TOPOLOGY, Random())
+    _turn("foresee", lambda connection: stage.foresee(connection, settings.HARNESS_TOPOLOGY, Random()))
 
 
 @shared_task(name="harness.observe", ignore_result=True, max_retries=0)
@@ -58,19 +61,31 @@ def observe() -> None:
     from django.conf import settings
 
     from harness.engine import observe as stage
-    from harness.store.database import connect
 
-    with connect(settings.DATABASE_URL, "engine", application_name="harness-observe") as connection:
-        stage.observe(connection, settings.HARNESS_TOPOLOGY, settings.HARNESS_PERMITS_URL)
+    _turn(
+        "observe",
+        lambda connection: stage.observe(connection, settings.HARNESS_TOPOLOGY, settings.HARNESS_PERMITS_URL),
+    )
 
 
 @shared_task(name="harness.notify", ignore_result=True, max_retries=0)
 def notify() -> None:
     """Tell tenants' hooks what waits for a decision. While it doesn't run, what is due stays due."""
+    from harness.engine import approve
+
+    _turn("notify", approve.notify)
+
+
+def _turn(name: str, work: "Callable[[Connection], object]") -> None:
+    """Take one turn. That the database is away is one line, not a traceback each time: the next turn comes anyway."""
+    import psycopg
     from django.conf import settings
 
-    from harness.engine import approve
     from harness.store.database import connect
+    from harness.telemetry import logs
 
-    with connect(settings.DATABASE_URL, "engine", application_name="harness-notify") as connection:
-        approve.notify(connection)
+    try:
+        with connect(settings.DATABASE_URL, "engine", application_name=f"harness-{name}") as connection:
+            work(connection)
+    except psycopg.OperationalError as error:
+        logs.get(__name__).warning("turn_left_out", turn=name, reason=str(error).strip())

@@ -6,11 +6,14 @@ import os
 import signal
 import time
 import uuid
+from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from harness.store import sessions
+from harness.worker import tasks
 from tests.worker.conftest import Floor, eventually
 
 
@@ -287,6 +290,18 @@ def test_a_system_worker_makes_forecasts_when_the_beat_asks(floor: Floor) -> Non
     eventually(lambda: floor.db.execute(made).fetchone() == (1, 1), within_s=15)
     assert results() == [], "so many results would say nothing"
     assert worker.stop() == 0
+
+
+def test_a_turn_that_finds_no_database_is_one_line_and_no_error(settings: Any) -> None:
+    settings.DATABASE_URL = "postgresql://nobody@127.0.0.1:1/none"
+    with capture_logs() as told:
+        tasks.observe()
+        tasks.foresee()
+    assert [(line["event"], line["turn"], line["log_level"]) for line in told] == [
+        ("turn_left_out", "observe", "warning"),
+        ("turn_left_out", "foresee", "warning"),
+    ]
+    assert "refused" in told[0]["reason"]
 
 
 def results() -> list[tuple[str, str]]:
