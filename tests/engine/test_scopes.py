@@ -127,6 +127,8 @@ def test_a_scope_that_does_not_exist_is_named(stage: Stage, scope: Scope, named:
     with pytest.raises(Invalid) as raised:
         act(stage, "pause", scope, named)
     assert raised.value.field == field
+    if scope != "run":
+        assert "p0, p1, p2, p3" in raised.value.message or "tool_read, tool_write" in raised.value.message
 
 
 def test_a_pause_until_a_moment_ends_by_itself_and_the_past_is_refused(stage: Stage) -> None:

@@ -114,7 +114,9 @@ def _key_of(connection: Connection, scope: Scope, named: str, tenant: int | None
             pool, _, priority = named.rpartition(".")
             fits = pool in pools and priority in PRIORITY_KEYS
     if not fits:
-        raise Invalid(f"{scope}: there is no {named!r}", field=scope)
+        levels, names = ", ".join(PRIORITY_KEYS), ", ".join(sorted(pools))
+        known = {"pool": names, "priority": levels}.get(scope, f"POOL.PRIORITY of {names} and {levels}")
+        raise Invalid(f"{scope}: there is no {named!r}; choose from {known}", field=scope)
     return named, None
 
 
