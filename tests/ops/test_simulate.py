@@ -57,6 +57,8 @@ def test_a_missed_range_fails_and_is_named(tmp_path: Path) -> None:
 
 def test_a_scenario_that_comes_with_harness_is_found_by_its_name() -> None:
     assert "elephant and victims" in run("simulate", "elephant")
+    with pytest.raises(CommandError, match=r"no file elefant, and no scenario of that name; there are .*, elephant,"):
+        run("simulate", "elefant")
 
 
 def test_a_run_is_exported_and_replayed(stage: Stage, tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ class Command(BaseCommand):
 
 
 def _found(path: Path) -> Path:
-    """Return the file, or the one of that name that comes with Harness."""
+    """Return the file, or the one of that name that comes with Harness. Raises: CommandError where it is neither."""
     known = SCENARIOS / f"{path}.toml"
-    return known if not path.exists() and known.exists() else path
+    if path.exists() or path.suffix:
+        return path
+    if not known.exists():
+        names = ", ".join(sorted(one.stem for one in SCENARIOS.glob("*.toml")))
+        raise CommandError(f"scenario: there is no file {path}, and no scenario of that name; there are {names}")
+    return known
