@@ -1,12 +1,12 @@
 -- What waits of new work are predicted from, in one look; run every second by the leader's side.
 -- What waits for something of its own (paused, at its own cap, beyond its budget, its downstream shut) is in nobody's way:
--- left out. What was postponed and comes back within `soon_s` counts as waiting. Bounded: `flows` flows, of each at most its
--- even part of `tasks` ready ones; the newest tasks and attempts by id.
+-- left out. What was postponed and comes back within `soon_s` counts as waiting. Bounded: `flows` flows (of more some stand for the
+-- others), of each at most its even part of `tasks` ready ones; the newest tasks and attempts by id.
 -- Returns: one JSON object: slots [pool, n]; waiting [place, priority, tenant (null: several, alike), tasks, weight], where a
 -- place is 'pool NAME' or 'resource NAME'; held [pool, signature, leases, mean estimate]; came [pool, signature, priority,
 -- a second]; ran [pool, signature, n, slot_s]; deferred [pool, priority, signature, tenant, weight, n, first id];
 -- service_s (kind: seconds); at (epoch seconds); last_task (newest id).
--- Needs: attempt_pkey, task_pkey, flow_pkey, wait_reason_open, task_head, task_not_before, task_deferred; nothing on lease,
+-- Needs: attempt_pkey, task_pkey, wait_reason_open, task_head, task_not_before, task_deferred; nothing on flow, lease,
 -- worker_session, tenant. Locks: none. Parameters: own (codes), flows, tasks, attempts, arrivals, groups, counted (most),
 -- window_s, ran_s, soon_s, dead_after_s, enough (attempts that make a median).
 WITH RECURSIVE groups AS (
@@ -29,20 +29,41 @@ deferring AS MATERIALIZED (
         ) counted
     WHERE counted.n > 0
 ),
+classes AS MATERIALIZED (
+    -- Of each class at most `part` flows are looked at, the same for all that have more, and `flows` together.
+    SELECT pool, priority, n, greatest(1, max((%(flows)s::integer - before) / following) OVER ()) AS part
+    FROM (SELECT pool, priority, count(*) AS n, sum(count(*)) OVER w - count(*) AS before,
+                 count(*) OVER () + 1 - row_number() OVER w AS following
+          FROM flow GROUP BY pool, priority WINDOW w AS (ORDER BY count(*), pool, priority)) x
+),
 f AS MATERIALIZED (
+    -- Where there are more it is one of two, three .., drawn by the id, which then counts for as many (`step`): so no class hides
+    -- another, and who has many flows hides nobody else's of the same class.
     SELECT flow.*, greatest(20, %(tasks)s::integer / count(*) OVER ()) AS most
-    FROM (SELECT * FROM flow ORDER BY id LIMIT %(flows)s) flow
-    WHERE NOT EXISTS (
+    FROM (SELECT flow.*, c.step FROM flow
+          JOIN (SELECT pool, priority, ceil(n / part)::bigint AS step FROM classes) c USING (pool, priority)) flow
+    WHERE mod(hashint8(id), step) = 0 AND NOT EXISTS (
         SELECT FROM wait_reason w
         WHERE w.until IS NULL AND w.tenant_id = flow.tenant_id AND w.run_id = flow.run_id AND w.pool = flow.pool
           AND w.priority = flow.priority AND w.signature = flow.signature AND w.code = ANY(%(own)s::text[]))
 ),
-waiting AS MATERIALIZED (
-    SELECT f.pool, f.priority, f.tenant_id, f.signature, ready.n
-    FROM f CROSS JOIN LATERAL (
-        SELECT count(*) AS n FROM (
+few AS MATERIALIZED (
+    SELECT f.*, (SELECT count(*) FROM (
             SELECT FROM task t WHERE t.ready AND t.pool = f.pool AND t.priority = f.priority AND t.tenant_id = f.tenant_id
-              AND t.run_id = f.run_id AND t.signature = f.signature LIMIT f.most) x) ready
+              AND t.run_id = f.run_id AND t.signature = f.signature LIMIT f.most) x) AS n
+    FROM f
+),
+counted AS MATERIALIZED (
+    -- Who has more than its even part is counted on, by what the others left of `tasks`, half of them at least.
+    SELECT f.pool, f.priority, f.tenant_id, f.run_id, f.signature, f.step * CASE WHEN f.n < f.most THEN f.n ELSE (
+        SELECT count(*) FROM (
+            SELECT FROM task t WHERE t.ready AND t.pool = f.pool AND t.priority = f.priority AND t.tenant_id = f.tenant_id
+              AND t.run_id = f.run_id AND t.signature = f.signature LIMIT f.more) x) END AS n
+    FROM (SELECT *, most + greatest(%(tasks)s::integer - sum(n) OVER (), %(tasks)s::integer / 2)::bigint
+                           / greatest(1, count(*) FILTER (WHERE n >= most) OVER ()) AS more FROM few) f
+),
+waiting AS MATERIALIZED (
+    SELECT pool, priority, tenant_id, signature, n FROM counted
     UNION ALL
     SELECT pool, priority, tenant_id, signature, count(*) FROM (
         SELECT pool, priority, tenant_id, signature FROM task
