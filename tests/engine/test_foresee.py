@@ -162,6 +162,20 @@ def test_a_pass_looks_at_what_it_may_cost_and_at_the_first_of_every_flow(stage: 
     assert seen is not None and seen.waiting == 901 and seen.looked_at == found.looked_at
 
 
+def test_more_flows_than_a_pass_looks_at_hide_no_class(stage: Stage) -> None:
+    stage.add_session({"db": 4})
+    stage.connection.execute(
+        "INSERT INTO run (public_id, tenant_id, size, name) SELECT gen_random_uuid(), %s, 1, '' "
+        "FROM generate_series(1, %s)",
+        (stage.tenant, forecasts.FLOWS_MOST + 50),
+    )
+    for (run,) in stage.connection.execute("SELECT id FROM run WHERE id > 0 ORDER BY id").fetchall():
+        stage.submit(priority=3, run=run)
+    urgent = stage.submit(n=3, tenant=stage.add_tenant("other"), priority=1)
+    make_pass(stage)
+    assert all(one.position is not None and one.position <= 6 for one in expected(stage, *urgent))
+
+
 def test_two_beats_make_one_pass_and_a_second_one_comes_later(stage: Stage) -> None:
     stage.add_session({"db": 1})
     stage.submit()

@@ -1,13 +1,22 @@
--- The tasks that a pass looks at: the first ones of each flow, the nearest to their flows' heads first, and those that are
--- planned for the next hour; and how many stand behind them, as far as that is counted.
+-- The tasks that a pass looks at: the first ones of each flow, the nearest to their flows' heads first, the classes in turn, and
+-- those that are planned for the next hour; and how many stand behind them, as far as that is counted.
 -- Returns: one JSON object: flows [pool, priority, tenant, run, signature, tasks counted, code, subject of what binds it],
 -- tasks [id, number of the flow (from 0), kind, epoch s since when it may run, single, lost_starts, whether it ever began],
 -- planned [id, pool, priority, tenant, run, signature, kind, epoch s, single, lost_starts, whether it ever began].
--- Needs: flow_pkey, task_head, wait_reason_open, task_not_before. Locks: none.
+-- Needs: task_head, wait_reason_open, task_not_before; nothing on flow. Locks: none.
 -- Parameters: flows, most (tasks), counted (tasks in all; of a flow its even part, 20 to 2,000), planned (most), planned_s.
-WITH f AS MATERIALIZED (
+WITH classes AS MATERIALIZED (
+    -- Of each class at most `part` flows are looked at, the same for all that have more, and `flows` together.
+    SELECT pool, priority, greatest(1, max((%(flows)s::integer - before) / following) OVER ()) AS part
+    FROM (SELECT pool, priority, sum(count(*)) OVER w - count(*) AS before,
+                 count(*) OVER () + 1 - row_number() OVER w AS following
+          FROM flow GROUP BY pool, priority WINDOW w AS (ORDER BY count(*), pool, priority)) x
+),
+f AS MATERIALIZED (
     SELECT flow.*, row_number() OVER (ORDER BY id) - 1 AS n, count(*) OVER () AS flows
-    FROM (SELECT * FROM flow ORDER BY id LIMIT %(flows)s) flow
+    FROM (SELECT flow.*, row_number() OVER (PARTITION BY pool, priority ORDER BY id) <= classes.part AS seen
+          FROM flow JOIN classes USING (pool, priority)) flow
+    WHERE seen
 ),
 heads AS MATERIALIZED (
     SELECT f.n, h.*
@@ -23,7 +32,8 @@ heads AS MATERIALIZED (
             LIMIT greatest(4, least(%(most)s::integer, 4 * %(most)s::integer / f.flows))) t) h
 ),
 taken AS MATERIALIZED (
-    SELECT * FROM heads ORDER BY place, id LIMIT %(most)s
+    SELECT heads.* FROM heads JOIN f USING (n)
+    ORDER BY row_number() OVER (PARTITION BY f.pool, f.priority ORDER BY heads.place, heads.id), heads.id LIMIT %(most)s
 ),
 planned AS MATERIALIZED (
     SELECT * FROM task
