@@ -1,29 +1,29 @@
 """`csv.analyse`: a question about a CSV; the model writes Python, the sandbox runs it, result and chart are artifacts.
 
-    1 look at the columns   2 the model writes a program   3 it runs   (4 it failed: the model mends it, 3 again)
-    5 the model answers in words, from what was printed
+    1 look at the columns   2 the model writes a program   3 it runs, a child of kind `sandbox.python`
+    (4 it failed: the model mends it, 3 again)   5 the model answers in words, from what was printed
 
-Each is a step: an attempt after a crash or a 429 asks and pays only for what is missing. The file's bytes never go to
-the model: only the columns' names, types and a few values.
+Each is a step: an attempt after a crash or a 429 asks and pays only for what is missing. While a program waits or runs
+this task holds no slot. The file's bytes never go to the model: only the columns' names, types and a few values.
 """
 
-import contextlib
 import io
 import uuid
 from collections.abc import Iterator
-from typing import Any, BinaryIO, TypedDict
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from harness.kinds import Context, OneOf, Permanent, completions, kind, models, sandbox
+from harness.kinds import Context, OneOf, Permanent, completions, kind, models
 from tasks.csv_analysis import look, prompts
-from tasks.sandbox_python.kind import Kept, keep, short, told
+from tasks.sandbox_python.kind import GIVEN_MAX_BYTES as CSV_MAX_BYTES
+from tasks.sandbox_python.kind import Kept, Ran
 
-CSV_MAX_BYTES = 64 * sandbox.MIB
 CODE_TOKENS = 4_000
 ANSWER_TOKENS = 400
 CHART, RESULT, PROGRAM = "chart.svg", "result.json", "program.py"
-LIMITS = sandbox.Limits(disk_bytes=2 * CSV_MAX_BYTES, memory_bytes=1024 * sandbox.MIB, wall_s=120, cpu_s=121)
+WALL_S, MEMORY_MIB = 120, 1024
 
 
 class Question(BaseModel):
@@ -62,32 +62,22 @@ class Analysed(BaseModel):
     tokens_out: int
 
 
-class Ran(TypedDict):
-    """How a program ended. `why`: what was wrong; '' when it did it."""
-
-    why: str
-    printed: str
-    files: list[dict[str, Any]]
-
-
 @kind(
     "csv.analyse",
-    pool="sandbox",
+    pool="llm",
     input=Question,
     output=Analysed,
-    resources={"sandbox": 1},
     one_of=OneOf(of=lambda payload: models.resource(payload.model), every=models.resources),
-    timeout_s=1_200,
-    est_s=20.0,
+    timeout_s=900,
+    est_s=10.0,
     costs=True,
 )
 def analyse(ctx: Context, payload: Question) -> Analysed:
     """Answer the question. Raises: Permanent when it is no CSV, is too large, or no program did it."""
-    # 1. What lacks is told before a model is paid.
-    if why := sandbox.lack():
-        raise Permanent(f"the sandbox can't be used: {why}")
+    # 1. The columns, and the file where a child finds it.
     models.access(payload.model)
     facts = ctx.step("look", lambda: _looked(ctx, payload))
+    data = str(payload.artifact_id or ctx.step("keep the content", lambda: _kept(ctx, payload)))
     # 2. to 4. A program that does it, or the last one's error.
     messages = [
         {"role": "system", "content": prompts.WRITER},
@@ -97,22 +87,24 @@ def analyse(ctx: Context, payload: Question) -> Analysed:
     for n in range(1, payload.programs + 1):
         written = ctx.step(f"write {n}", lambda: _written(ctx, payload, messages))
         spent.append(written)
-        ctx.emit(f"program {n} is written ({len(written['text'].splitlines())} lines)\n")
-        ran = ctx.step(f"run {n}", lambda code=written["text"]: _ran(ctx, payload, code))  # type: ignore[misc]  # mypy can't infer the default
-        if not ran["why"]:
+        ran = _ran(ctx, n, written["text"], data)
+        why = _wrong(ran)
+        if not why:
             break
-        ctx.emit(f"program {n} didn't do it: {ran['why'][-200:]}\n")
+        ctx.emit(f"program {n} didn't do it: {why[-200:]}\n")
         messages.append({"role": "assistant", "content": f"```python\n{written['text']}\n```"})
-        messages.append({"role": "user", "content": prompts.mend(ran["why"])})
+        messages.append({"role": "user", "content": prompts.mend(why)})
     else:
-        raise Permanent(f"none of {payload.programs} programs did it; the last one: {ran['why'][-1_000:]}")
+        raise Permanent(f"none of {payload.programs} programs did it; the last one: {why[-1_000:]}")
     # 5. In words.
-    answer = ctx.step("answer", lambda: _answered(ctx, payload, ran["printed"]))
+    answer = ctx.step("answer", lambda: _answered(ctx, payload, ran.stdout))
     spent.append(answer)
+    source = written["text"].encode("utf-8", "replace")
+    kept = ctx.step("keep the program", lambda: ctx.artifacts.put(PROGRAM, "text/x-python", source).id)
     return Analysed(
         answer=answer["text"],
-        printed=ran["printed"],
-        files=[Kept.model_validate(one) for one in ran["files"]],
+        printed=ran.stdout,
+        files=[*ran.files, Kept(name=PROGRAM, artifact_id=kept, bytes=len(source))],
         programs=n,
         model=spent[0]["model"],
         tokens_in=sum(one["tokens_in"] for one in spent),
@@ -120,7 +112,7 @@ def analyse(ctx: Context, payload: Question) -> Analysed:
     )
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(ctx: Context, payload: Question) -> Iterator[tuple[BinaryIO, str, int]]:
     """Yield the CSV as (file, name, bytes). Raises: Permanent when it is too large."""
     if payload.content is not None:
@@ -156,20 +148,32 @@ def _answered(ctx: Context, payload: Question, printed: str) -> completions.Said
     return completions.ask(ctx, messages, model=payload.model, max_tokens=ANSWER_TOKENS)
 
 
-def _ran(ctx: Context, payload: Question, code: str) -> Ran:
-    """Run a program, and keep its files when it did what it was asked for."""
-    with _opened(ctx, payload) as (file, _, size):
-        given = [sandbox.Given(name="data.csv", content=file, bytes=size)]
-        finished = sandbox.run(code, given=given, limits=LIMITS, look=ctx.checkpoint)
-    with contextlib.closing(finished):
-        if finished.exit_code != 0:
-            return Ran(why=f"{told(finished)}\n{finished.stderr[-2_000:]}", printed="", files=[])
-        lacks = [name for name in (RESULT, CHART) if name not in {one.name for one in finished.produced if one.bytes}]
-        if not finished.stdout.strip():
-            lacks.append("anything printed")
-        if lacks:
-            return Ran(why=f"it ended with 0 but left no {', no '.join(lacks)}", printed="", files=[])
-        kept = [keep(ctx, one) for one in finished.produced]
-    source = ctx.artifacts.put(PROGRAM, "text/x-python", code.encode("utf-8", "replace"))
-    kept.append(Kept(name=PROGRAM, artifact_id=source.id, bytes=source.bytes))
-    return Ran(why="", printed=short(finished.stdout), files=[one.model_dump() for one in kept])
+def _ran(ctx: Context, n: int, code: str, data: str) -> Ran:
+    """Have a program run, and wait for it without a slot. Raises: Permanent when it couldn't be run at all."""
+    asked = {
+        "code": code,
+        "files": [{"name": "data.csv", "artifact_id": data}],
+        "wall_s": WALL_S,
+        "memory_mib": MEMORY_MIB,
+    }
+    (child,) = ctx.gather(ctx.spawn("sandbox.python", [asked], name=f"run {n}"), name=f"ran {n}")
+    if not child.succeeded:
+        why = (child.error or {}).get("message") or child.state
+        raise Permanent(f"program {n} (task {child.task_id}) couldn't be run: {why}")
+    return Ran.model_validate(child.output)
+
+
+def _wrong(ran: Ran) -> str:
+    """Say what is wrong with how a program ended; '' when it did what it was asked for."""
+    if ran.exit_code != 0:
+        return "\n".join(filter(None, [ran.reason or f"it ended with {ran.exit_code}", ran.stderr[-2_000:].strip()]))
+    left = {one.name for one in ran.files if one.bytes}
+    lacks = [f"no out/{name}" for name in (RESULT, CHART) if name not in left]
+    if not ran.stdout.strip():
+        lacks.append("nothing printed")
+    return f"it ended with 0 but there is {', '.join(lacks)}" if lacks else ""
+
+
+def _kept(ctx: Context, payload: Question) -> str:
+    raw = (payload.content or "").encode("utf-8", "replace")
+    return ctx.artifacts.put("data.csv", "text/csv", raw).id
