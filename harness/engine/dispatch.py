@@ -7,7 +7,6 @@ once. Nothing here waits for a worker.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from harness.engine.memory import Memory
 from harness.kinds import registry
@@ -154,7 +153,7 @@ def _commit(
         _, n = done.made.get(token, (0, 0))
         if n < len(pick.tasks):  # the plan was applied: what wasn't made of it is given back
             missing = 1 - n / len(pick.tasks)
-            line.refund(replace(pick, est_s=pick.est_s * missing))
+            line.refund(pick._replace(est_s=pick.est_s * missing))
     for token, passes in done.refused.items():
         flow = picked[token].flow
         log.info("lease_left_out", pool=line.pool, tenant=flow.tenant, run=flow.run, passes=passes)

@@ -4,6 +4,7 @@ Plain values; line.py reads and makes them. Everything else of a line can be fou
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 ClockKey = tuple[int, int, int]  # priority, tenant, run (0: the tenant itself)
 
@@ -45,12 +46,12 @@ class Changes:
     forgotten: tuple[ClockKey, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """What a lease held beyond its estimate, or short of it; once for each task that left it.
 
     `n`: tasks that ended with a measured time, `slot_s` in all. `cost`: what a second of it costs (rule 9).
     `owed_s`: (slot_s, and what passed between release and claim, - estimate) * cost; a refund is negative.
+    (A tuple by name, since each task makes one: see plan.py.)
     """
 
     priority: int

@@ -18,12 +18,12 @@ Tasks are asked for when their flow is nearly next, so that a tick costs the slo
 that turns out empty is told, and the next ones are asked for, more at a time. The line isn't changed; the room is.
 """
 
-from collections.abc import Iterator
-from heapq import merge
 from itertools import islice
 from math import ceil
+from operator import sub
 
 from harness.policy import lanes
+from harness.policy.aging import AGED_S, aged, by_age
 from harness.policy.fairness import Runs, Tenants, singles_first
 from harness.policy.flow import FlowFacts, Head, Look, is_large, needs
 from harness.policy.forms import WHOLE, Form
@@ -37,14 +37,12 @@ from harness.policy.quota import Gate, headroom
 from harness.policy.reserve import leaves, reserve
 from harness.policy.room import Room
 from harness.policy.settings import QUARANTINE
-from harness.policy.urgency import Urgency
+from harness.policy.urgency import Urgency, is_calm
 
 BUNDLE_S = 0.1  # seconds that a bundle may be expected to take: what a P0 task may wait behind it
-AGED_S = {2: 300.0, 3: 600.0}  # seconds after which a task of a class may take the aged lane (rule 5)
 EST_S = 1.0  # seconds, of a kind that nobody knows
 P0_EXPECTED_S = 3600.0  # so long after it was seen last, P0 is expected again
 AGED_A_LOOK = 8  # flows asked for at once by age
-LOOKED_THROUGH = 400  # flows in order of age or rank that one search goes through
 
 Candidate = tuple[FlowFacts, Run, Head]
 
@@ -68,10 +66,13 @@ class _Planner:
         ]
         self.classes = [p for p in (1, 2, 3) if self.tenants[p] is not None]
         self.heads = Heads(pool, room, line, gate, kinds.bundling, self.tenants, look)
-        self.urgency = Urgency(pool, line, room, gate, self.heads, self._why_not)
+        calm = is_calm(room.level)
+        self.urgency = None if calm else Urgency(pool, line, room, gate, self.heads, self._why_not)
         self.runs: dict[tuple[int, int], Runs] = {}
         self.floors: dict[tuple[int, int], float] = {}
         self.candidates: dict[int, Candidate | None] = {}
+        self.checked = [-1] * len(line.classes)  # how many were picked when a class's candidate was found to fit
+        self.aged = aged(line, now_s)
         self.overruns_s = self.flight.overruns_s(now_s)
         self.credits_s = self._grown()
         expected = bool(line.classes[P0].tenants) or now_s - line.urgent_s <= P0_EXPECTED_S
@@ -79,9 +80,12 @@ class _Planner:
         for resource in line.reserved:
             room.reserved.pop(resource, None)
         self.due = self._reserved_before() if line.reserved else []
-        self.reserved = reserve(
-            line, room, gate, now_s, mean_s=self.mean_s or EST_S, lanes_open=self._open(), first=self.heads.first
-        )
+        self.reserved: dict[str, Reserved] = {}
+        if line.large:
+            mean_s, open_lanes = self.mean_s or EST_S, self._open()
+            self.reserved = reserve(
+                line, room, gate, now_s, mean_s=mean_s, lanes_open=open_lanes, first=self.heads.first
+            )
 
     def run(self) -> Plan:
         begun_s = tuple(self.credits_s)
@@ -91,20 +95,21 @@ class _Planner:
             if found is None:
                 break
             self._take(*found)
+        held, since = self._left()
         return Plan(
-            pool=self.pool,
-            now_s=self.now_s,
-            slots=self.slots,
-            picks=tuple(self.picks),
-            held=self._held(),
-            empty=tuple(self.heads.empty),
-            credits_s=begun_s,
-            waiting=self._waiting(),
-            lowest={p: of.lowest for p, of in enumerate(self.tenants) if of is not None and of.lowest is not None},
-            floors=self.floors,
-            since=tuple(self._since()),
-            bundled=self.heads.bundled if self.heads.looks else self.line.bundled,
-            reserved=self.reserved,
+            self.pool,
+            self.now_s,
+            self.slots,
+            held,
+            begun_s,
+            self._waiting(),
+            tuple(self.picks),
+            tuple(self.heads.empty),
+            {p: of.lowest for p, of in enumerate(self.tenants) if of is not None and of.lowest is not None},
+            self.floors,
+            since,
+            self.heads.bundled if self.heads.looks else self.line.bundled,
+            self.reserved,
         )
 
     # -- rule 7: who is offered a slot
@@ -114,7 +119,7 @@ class _Planner:
             due = self._due(self.due.pop(0))
             if due is not None:
                 return due
-        urgent = self._candidate(0)
+        urgent = self._candidate(0) if self.tenants[0] is not None else None
         if urgent is not None:
             if not any(self._candidate(p) for p in self.classes):
                 return urgent, NO_LANE
@@ -125,7 +130,7 @@ class _Planner:
             if found is not None:
                 return found
             for p in self.classes:
-                candidate = None if self.urgency.pressed(p) else self._candidate(p)
+                candidate = None if self._pressed(p) else self._candidate(p)
                 if candidate is not None:
                     return candidate, NO_LANE
         return (urgent, P0) if urgent is not None else None
@@ -133,7 +138,7 @@ class _Planner:
     def _by_lane(self) -> tuple[Candidate, int] | None:
         if self.tenants[2] is None and self.tenants[3] is None:
             return None
-        for lane in lanes.in_turn([self._credit(lane) for lane in range(LANES)]):
+        for lane in lanes.in_turn([*map(sub, self.credits_s, self.overruns_s)]):
             candidate = self._oldest() if lane == AGED else self._candidate(lane)
             if candidate is None:
                 continue
@@ -142,6 +147,9 @@ class _Planner:
                 return None
             return candidate, lane
         return None
+
+    def _pressed(self, p: int) -> bool:
+        return self.urgency is not None and self.urgency.pressed(p)
 
     def _open(self) -> list[int]:
         return [lane for lane in (lanes.P2, lanes.P3) if self._credit(lane) >= 0]
@@ -182,7 +190,10 @@ class _Planner:
             return None
         if p in self.candidates:
             known = self.candidates[p]
-            if known is None or (self.gate.tenant(p, known[0].tenant) or self._why_not(known[0], known[2])) is None:
+            if known is None or self.checked[p] == len(self.picks):
+                return known
+            if (self.gate.tenant(p, known[0].tenant) or self._why_not(known[0], known[2])) is None:
+                self.checked[p] = len(self.picks)
                 return known
         found = self._gathered(p) if self.line.large else None
         while found is None and (number := tenants.best()) is not None:
@@ -190,7 +201,7 @@ class _Planner:
                 found = self._of_tenant(p, tenants.of_class.tenants[number])
             if found is None:
                 tenants.dead.add(number)
-        self.candidates[p] = found
+        self.candidates[p], self.checked[p] = found, len(self.picks)
         return found
 
     def _gathered(self, p: int) -> Candidate | None:
@@ -263,15 +274,16 @@ class _Planner:
         """Return the head that has waited longest by its class's measure, if one is aged (rule 5)."""
         found: Candidate | None = None
         longest = 1.0
-        for p, aged_s in AGED_S.items():
-            if self.tenants[p] is None or self.gate.priority(p) or self.urgency.on_floor(p):
+        for p in self.aged:
+            if self.tenants[p] is None or self.gate.priority(p) or (self.urgency and self.urgency.on_floor(p)):
                 continue
-            for flow in self._by_age(p, aged_s):
+            aged_s = AGED_S[p]
+            for flow in by_age(self.line, self.gate, p, self.now_s):
                 known = self.line.classes[p].tenants[flow.tenant]
                 if self.gate.tenant(p, flow.tenant) or self.gate.flow(flow):
                     continue
-                also = islice(self._by_age(p, aged_s), AGED_A_LOOK) if flow.id not in self.heads.seen else ()
-                head = self.heads.first(flow, also)
+                others = by_age(self.line, self.gate, p, self.now_s) if flow.id not in self.heads.seen else ()
+                head = self.heads.first(flow, islice(others, AGED_A_LOOK))
                 if head is None or self._why_not(flow, head):
                     continue
                 ratio = (self.now_s - head.ready_s) / aged_s
@@ -279,17 +291,6 @@ class _Planner:
                     found, longest = (flow, known.runs[flow.run], head), ratio
                     break
         return found
-
-    def _by_age(self, p: int, aged_s: float) -> Iterator[FlowFacts]:
-        orders = [
-            order[:LOOKED_THROUGH]
-            for signature, order in self.line.classes[p].oldest.items()
-            if self.now_s - order[0][0] > aged_s and not (signature and self.gate.signature(signature, p))
-        ]
-        for since_s, number in merge(*orders):
-            if self.now_s - since_s <= aged_s:
-                return
-            yield self.line.flows[number]
 
     # -- a pick
 
@@ -303,15 +304,15 @@ class _Planner:
         form = WHOLE if self.forms is None else self._form(flow, head)[0]
         signature = form.of(flow)
         pick = Pick(
-            flow=flow,
-            kind=head.kind,
-            tasks=tasks,
-            quarantine=quarantine,
-            lane=lane,
-            est_s=self.kinds.estimates.get(head.kind, EST_S) * size,
-            cost=self.gate.cost(signature) if signature else 1.0,
-            large=bool(flow.signature) and is_large(flow.signature),
-            form=form,
+            flow,
+            head.kind,
+            tasks,
+            lane,
+            self.kinds.estimates.get(head.kind, EST_S) * size,
+            quarantine,
+            self.gate.cost(signature) if signature else 1.0,
+            bool(flow.signature) and is_large(flow.signature),
+            form,
         )
         self.picks.append(pick)
         self.gate.take(pick)
@@ -349,19 +350,24 @@ class _Planner:
 
     # -- what it found out
 
-    def _held(self) -> dict[int, str]:
-        """Return why each flow that has a task left got no slot for it."""
+    def _left(self) -> tuple[dict[int, str], tuple[tuple[int, float], ...]]:
+        """Return why each flow that has a task left got no slot for it, and since when that waits."""
         held: dict[int, str] = {}
+        since: list[tuple[int, float]] = []
         full = self.room.free[self.pool] <= 0
-        pressed = {p for p in self.classes if self.urgency.pressed(p)}
+        pressed = set() if full else {p for p in self.classes if self._pressed(p)}
         for number, seen in self.heads.seen.items():
-            flow = self.line.flows[number]
             if seen.heads:
-                reason = "slots" if full else self._reason(flow, seen.heads[0])
+                since.append((number, seen.heads[0].ready_s))
+                if full:
+                    held[number] = "slots"
+                    continue
+                flow = self.line.flows[number]
+                reason = self._reason(flow, seen.heads[0])
                 held[number] = reason or ("pressure" if flow.priority in pressed else "headroom")
             elif seen.used and not seen.more and seen.passed:
                 held[number] = "quarantine"
-        return held
+        return held, tuple(since)
 
     def _reason(self, flow: FlowFacts, head: Head) -> str | None:
         return (
@@ -373,12 +379,4 @@ class _Planner:
     def _waiting(self) -> tuple[bool, ...]:
         """Return which lanes have a backlog."""
         classes = self.line.classes
-        aged = any(
-            self.now_s - order[0][0] > aged_s for p, aged_s in AGED_S.items() for order in classes[p].oldest.values()
-        )
-        return True, bool(classes[1].tenants), bool(classes[2].tenants), bool(classes[3].tenants), aged
-
-    def _since(self) -> Iterator[tuple[int, float]]:
-        for number, seen in self.heads.seen.items():
-            if seen.heads:
-                yield number, seen.heads[0].ready_s
+        return True, bool(classes[1].tenants), bool(classes[2].tenants), bool(classes[3].tenants), bool(self.aged)

@@ -11,9 +11,9 @@ Whoever has nothing in flight stands in the line's order already, and whoever ha
 a choice costs at most what is in flight, not how many wait.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 
 from harness.policy.flight import Flight, Held
@@ -23,8 +23,10 @@ from harness.policy.quota import Gate
 AHEAD_TASKS = 10.0  # mean tasks of its class by which a tenant may be ahead of V in band 0
 SINGLES_SLOTS = 5.0
 SINGLES_LEAST = 20.0
+LOOKED_THROUGH = 400  # tenants that are gone through for those who follow
 
 Rank = tuple[bool, float, int]  # band, v_eff, id
+Stand = tuple[float, int, float]  # place in the order, id, v_eff
 NOT_HELD = Held()
 
 
@@ -36,19 +38,28 @@ def singles_first(slots: int, est_s: float) -> float:
 class Standing:
     """An order by signature as one, from the first that isn't out: those whose signature has room, by virtual time."""
 
-    __slots__ = ("_at", "_gate", "_orders", "_priority")
+    __slots__ = ("_at", "_gate", "_orders", "_priority", "_shut")
 
     def __init__(self, orders: Orders, gate: Gate, priority: int) -> None:
         self._orders = orders
         self._gate = gate
         self._priority = priority
         self._at: dict[str, int] = {}
+        self._shut: list[str] = []
+
+    def changed(self) -> bool:
+        """Return whether other signatures have room than when it was walked last."""
+        return (len(self._orders) > 1 or "" not in self._orders) and self._find_shut() != self._shut
 
     def walk(self, dead: set[int]) -> Iterable[tuple[float, int]]:
         """Return who stands, in order, without those at the front that are dead."""
+        orders = self._orders
+        if len(orders) == 1 and not dead and "" in orders:
+            return orders[""]
+        self._shut = self._find_shut()
         rest: list[Iterable[tuple[float, int]]] = []
-        for signature, order in self._orders.items():
-            if signature and self._gate.shut(signature, self._priority):
+        for signature, order in orders.items():
+            if signature in self._shut:
                 continue
             at = self._at.get(signature, 0)
             if dead:
@@ -58,6 +69,9 @@ class Standing:
                 self._at[signature] = at
             rest.append(islice(order, at, None) if at else order)
         return rest[0] if len(rest) == 1 else merge(*rest)
+
+    def _find_shut(self) -> list[str]:
+        return [signature for signature in self._orders if signature and self._gate.shut(signature, self._priority)]
 
 
 class Tenants:
@@ -70,16 +84,15 @@ class Tenants:
         self._gate = gate
         self._now_s = now_s
         self._standing = Standing(self.of_class.orders, gate, p)
+        self._rest = iter(self._standing.walk(self.dead))  # in order, who wasn't looked at
+        self._stood: list[Stand] = []  # who was
         self._owners = line.owners
         self._held = flight.classes[p]
         self._costs = flight.costs
         self._priority = p
         self._moved: dict[int, float] = {}  # virtual times of those that were picked
         self._weight = self.of_class.weight(line.owners)
-        tenants = self.of_class.tenants
-        for tenant in self._held:
-            if tenant not in tenants:
-                self._weight += line.owners.weight(tenant)
+        self._weights: float | None = None
         self._v = line.accounts[p].v
         self._ahead_s = AHEAD_TASKS * line.accounts[p].est_s or inf  # while nothing is known of the class
 
@@ -88,28 +101,24 @@ class Tenants:
 
         Nobody's v_eff is before its place in the order, so the search ends where somebody in band 0 has been found.
         """
-        held, dead, tenants, moved = self._held, self.dead, self.of_class.tenants, self._moved
         if not self._find_v():
             return None
-        enough = (self._costs[self._priority] + 1.0) / self._weight
-        v_least, ahead_s, now_s = self._v, self._ahead_s, self._now_s
+        held, dead, tenants, v_least, ahead_s = self._held, self.dead, self.of_class.tenants, self._v, self._ahead_s
+        enough: float | None = None
         first: Rank | None = None
-        for stands, number in self._standing.walk(dead):
+        for stands, number, v in self._standing_now():
             if first is not None and not first[0] and (stands, number) > first[1:]:
                 break
             if number in dead:
                 continue
-            weight = tenants[number].weight
-            one = held.get(number)
-            if one is None:
-                v = stands
-                rank = ((v - v_least) * weight > ahead_s, v, number)
-            else:
-                v = moved.get(number, stands) if moved else stands
-                v += (one.overrun_s + one.over_cost * now_s) / weight
-                rank = (one.cost >= weight * enough or (v - v_least) * weight > ahead_s, v, number)
-            if first is None or rank < first:
-                first = rank
+            weight, one = tenants[number].weight, held.get(number)
+            band = (v - v_least) * weight > ahead_s
+            if one is not None and not band:
+                if enough is None:
+                    enough = self._enough()
+                band = one.cost >= weight * enough
+            if first is None or (band, v, number) < first:
+                first = (band, v, number)
         return first[2] if first else None
 
     def _find_v(self) -> bool:
@@ -117,39 +126,100 @@ class Tenants:
 
         Before any rank is told: by the V of the last tick all may be far ahead, since what ended in between was long.
         """
-        held, dead, tenants, moved, now_s = self._held, self.dead, self.of_class.tenants, self._moved, self._now_s
+        dead = self.dead
         while True:
-            lowest: tuple[float, int] | None = None
-            for stands, number in self._standing.walk(dead):
-                if lowest is not None and stands >= lowest[0]:
+            least: Stand | None = None
+            for one in self._standing_now():
+                if least is not None and one[0] >= least[2]:
                     break
-                if number in dead:
-                    continue
-                v = stands
-                one = held.get(number)
-                if one is not None:
-                    v = moved.get(number, stands) if moved else stands
-                    v += (one.overrun_s + one.over_cost * now_s) / tenants[number].weight
-                if lowest is None or v < lowest[0]:
-                    lowest = (v, number)
-            if lowest is None:
+                if one[1] not in dead and (least is None or one[2] < least[2]):
+                    least = one
+            if least is None:
                 return False
             if self.lowest is None:
-                if self._gate.tenant(self._priority, lowest[1]) is not None:
-                    dead.add(lowest[1])
+                if self._gate.tenant(self._priority, least[1]) is not None:
+                    dead.add(least[1])
                     continue
-                self.lowest = lowest[0]
-            self._v = max(self._v, lowest[0])
+                self.lowest = least[2]
+            self._v = max(self._v, least[2])
             return True
 
-    def coming(self, most: int) -> Iterator[int]:
-        """Yield about who follows."""
-        return (number for _, number in islice(self._standing.walk(self.dead), most) if number not in self.dead)
+    def _standing_now(self) -> Iterable[Stand]:
+        """Return all in order, with v_eff after the picks so far: found once in a plan, as far as it is needed."""
+        if self._standing.changed():
+            self._stood.clear()
+            self._rest = iter(self._standing.walk(self.dead))
+        stood, dead = self._stood, self.dead
+        if dead:
+            gone = 0
+            while gone < len(stood) and stood[gone][1] in dead:
+                gone += 1
+            del stood[:gone]
+        return chain(stood, self._more()) if stood else self._more()
+
+    def _more(self) -> Iterator[Stand]:
+        held, tenants, now_s, stood, moved = self._held, self.of_class.tenants, self._now_s, self._stood, self._moved
+        for stands, number in self._rest:
+            one = held.get(number)
+            v = stands
+            if one is not None:
+                v = moved.get(number, stands) if moved else stands
+                v += (one.overrun_s + one.over_cost * now_s) / tenants[number].weight
+            found = (stands, number, v)
+            stood.append(found)
+            yield found
+
+    def _enough(self) -> float:
+        """Return the slots for each weight of which whoever holds as many has its share (rule 2)."""
+        return (self._costs[self._priority] + 1.0) / self._of_all()
+
+    def _of_all(self) -> float:
+        """Return the weights of all that have a backlog or work in flight: of this plan, which adds none to them."""
+        if self._weights is None:
+            self._weights, tenants = self._weight, self.of_class.tenants
+            for tenant in self._held:
+                if tenant not in tenants:
+                    self._weights += self._owners.weight(tenant)
+        return self._weights
+
+    def coming(self, most: int, seen: Collection[int]) -> list[int]:
+        """Return about who follows, the next first: `most` in band 0, if there are so many. `seen`: flows that aren't.
+
+        A tenant whose flows were all seen is left out, if it is easily told.
+        """
+        held, dead, tenants, v_least, ahead_s = self._held, self.dead, self.of_class.tenants, self._v, self._ahead_s
+        enough, left = self._enough(), most
+        any_seen = bool(seen)
+        ranks: dict[int, Rank] = {}
+        for _, number, v in self._standing_now():
+            tenant, one = tenants[number], held.get(number)
+            if number in dead or (any_seen and _is_seen(tenant, seen)):
+                continue
+            band = (v - v_least) * tenant.weight > ahead_s or (one is not None and one.cost >= tenant.weight * enough)
+            ranks[number] = (band, v, number)
+            left -= not band
+            if left <= 0 or len(ranks) >= LOOKED_THROUGH:
+                break
+        return [rank[2] for rank in sorted(ranks.values())]
 
     def charge(self, tenant: int, cost_s: float) -> None:
         """Note what a pick of this plan costs."""
-        known = self.of_class.tenants[tenant]
-        self._moved[tenant] = self._moved.get(tenant, known.clock.v) + cost_s / known.weight
+        known, one = self.of_class.tenants[tenant], self._held[tenant]
+        moved = self._moved[tenant] = self._moved.get(tenant, known.clock.v) + cost_s / known.weight
+        v = moved + (one.overrun_s + one.over_cost * self._now_s) / known.weight
+        for i, (stands, number, _) in enumerate(self._stood):
+            if number == tenant:
+                self._stood[i] = (stands, number, v)
+
+
+def _is_seen(tenant: Tenant, seen: Collection[int]) -> bool:
+    if len(tenant.runs) > 1:
+        return False
+    for run in tenant.runs.values():
+        for flow in run.flows.values():
+            if flow.id not in seen:
+                return False
+    return True
 
 
 class Runs:

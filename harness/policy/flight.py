@@ -4,6 +4,7 @@ Counts leases, never members: a bundle is one slot. Each lease counts as the sca
 """
 
 from dataclasses import dataclass, field
+from operator import add
 
 from harness.policy.lanes import LANES
 
@@ -93,4 +94,4 @@ class Flight:
 
     def overruns_s(self, now_s: float) -> list[float]:
         """Return what each lane's leases have overrun."""
-        return [s + cost * now_s for s, cost in zip(self.lane_overruns_s, self.lane_over_costs, strict=True)]
+        return [*map(add, self.lane_overruns_s, [cost * now_s for cost in self.lane_over_costs])]

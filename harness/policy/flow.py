@@ -7,17 +7,17 @@ A flow is a (pool, priority, tenant, run, resource signature) that may have read
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 NOBODY_LOST_SO_MANY = 2**31 - 1
 
 Needs = tuple[tuple[str, int], ...]  # (resource, how many a task holds)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """A ready task: id, kind, whether it must be alone on its lease, workers it has lost, since when it may run.
 
-    `degrade`: it may be released in a cheaper form.
+    `degrade`: it may be released in a cheaper form. (A tuple by name, since each task makes one: see plan.py.)
     """
 
     task: int
@@ -44,8 +44,7 @@ class FlowFacts:
         return needs(self.signature)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A look: the first tasks of these flows, at most `heads[i]` of `flows[i]`, oldest first.
 
     Tasks that have lost `lost_below` workers or more are passed over.

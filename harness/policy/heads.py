@@ -23,7 +23,7 @@ HEADS_LEAST = 3  # of each flow asked for: one look more costs as much as twenty
 BUNDLE_MAX = 100  # members; beyond, settling in flushes costs as much as it saves
 LOST_STARTS_QUARANTINE = 2  # lost workers before a task is run where it can harm nobody else
 FLOWS_A_LOOK = 200  # flows asked for at once
-LOOKED_THROUGH = 400  # tenants, or runs of one, that are gone through for flows to ask for
+LOOKED_THROUGH = 400  # runs of a tenant that are gone through for flows to ask for
 DOUBLES_MOST = 7
 
 
@@ -85,42 +85,53 @@ class Heads:
         # Where there are few flows the same ones are picked again.
         least = HEADS_LEAST if len(self._line) <= 2 * len(wanted) else 1
         each = min(tasks, max(least, -(-2 * tasks // len(wanted))))
-        heads = tuple([each + (len(self.seen[number].used) if number in self.seen else 0) for number in wanted])
+        known = self.seen
+        heads = tuple([each + len(known[number].used) if number in known else each for number in wanted])
         without = self._room.free.get(QUARANTINE, 0) <= 0
         below = LOST_STARTS_QUARANTINE if without else NOBODY_LOST_SO_MANY
-        answer = self._look(Asked(pool=self._pool, flows=wanted, heads=heads, lost_below=below))
+        answer = self._look(Asked(self._pool, wanted, heads, below))
         self.looks += 1
         for number, asked in zip(wanted, heads, strict=True):
             found = answer[number]
-            seen = self.seen.get(number)
+            seen = known.get(number)
             if seen is None:
-                seen = self.seen[number] = Seen()
+                seen = known[number] = Seen()
                 if not found:
                     self.empty.append(number)
             seen.heads = deque([head for head in found if head.task not in seen.used] if seen.used else found)
             seen.more = len(found) >= asked
             if self._bundling and not self.bundled:
                 self.bundled = any(head.kind in self._bundling for head in found)
-        return self.seen[flow.id]
+        return known[flow.id]
 
     def _wanted(self, flow: FlowFacts, also: Iterable[FlowFacts], free: int) -> tuple[int, ...]:
         most = min(FLOWS_A_LOOK, (2 * free + 1) * 2 ** min(self.looks, DOUBLES_MOST))
         wanted = {flow.id: None}
-        wanted.update((one.id, None) for one in also)
-        for p in (flow.priority, *(p for p in range(4) if p != flow.priority and free > 1)):
-            wanted.update((one.id, None) for one in islice(self._coming(p, most), most))
-            if len(wanted) >= FLOWS_A_LOOK:
-                break
+        for one in also:
+            wanted[one.id] = None
+        self._gather(flow.priority, most, wanted)
+        if free > 1:
+            for p in range(4):
+                if len(wanted) >= FLOWS_A_LOOK:
+                    break
+                if p != flow.priority:
+                    self._gather(p, most, wanted)
         return tuple(wanted)[:FLOWS_A_LOOK]
 
-    def _coming(self, p: int, most: int) -> Iterator[FlowFacts]:
-        """Yield flows of a class that nobody has looked at, about in the order in which they would be picked."""
+    def _gather(self, p: int, most: int, wanted: dict[int, None]) -> None:
+        """Add flows of a class that nobody has looked at, about in the order in which they would be picked."""
         tenants = self._tenants[p]
         if tenants is None:
             return
-        each = max(2, most // len(tenants.of_class.tenants))
-        for number in tenants.coming(LOOKED_THROUGH):
-            yield from islice(self._unseen(tenants.of_class.tenants[number]), each)
+        known = tenants.of_class.tenants
+        each = max(2, most // len(known))
+        left = most
+        for number in tenants.coming(most, self.seen):
+            for flow in islice(self._unseen(known[number]), min(each, left)):
+                wanted[flow.id] = None
+                left -= 1
+            if not left:
+                return
 
     def _unseen(self, tenant: Tenant) -> Iterator[FlowFacts]:
         runs = tenant.runs
@@ -128,7 +139,8 @@ class Heads:
         if tenant.orders:
             first = merge(*(order[:LOOKED_THROUGH] for order in tenant.orders.values()))
             standing += [runs[number] for _, number in islice(first, LOOKED_THROUGH)]
+        seen, gate = self.seen, self._gate
         for run in standing:
             for flow in run.flows.values():
-                if flow.id not in self.seen and not (flow.signature and self._gate.shut(flow.signature, flow.priority)):
+                if flow.id not in seen and not (flow.signature and gate.shut(flow.signature, flow.priority)):
                     yield flow

@@ -14,6 +14,7 @@ P0, NO_LANE, P2, P3, AGED = range(5)  # who pays for a lease; NO_LANE: it came i
 LANES = 5
 SHARES = (0.0, 0.0, 0.15, 0.05, 0.03)  # of the pool's slots
 P0_RATE = 0.5  # of the pool's slots, while others wait
+RATES = (P0_RATE, *SHARES[1:])  # at which credits grow
 START_S = 1.0  # a lane begins so many seconds of its share in debt
 MEAN_WEIGHT = 0.02  # of one task in the moving means of the pool's service times
 EST_WEIGHT = 0.1  # of one task in the moving mean of its class's cost
@@ -80,11 +81,13 @@ def grown(
 ) -> list[float]:
     """Return all credits after some time. `waited`: the lane had a backlog in it; `overruns_s`: of what it runs."""
     credits_s = [0.0] * LANES
-    credits_s[P0] = min(accounts[P0].credit_s + P0_RATE * slots * passed_s, most(P0, slots, accounts) + overruns_s[P0])
-    for lane in (P2, P3, AGED):
-        credit_s = accounts[lane].credit_s + SHARES[lane] * slots * passed_s
-        cap_s = (most(lane, slots, accounts) if waited[lane] else 0.0) + overruns_s[lane]
-        credits_s[lane] = min(credit_s, cap_s)
+    for lane in (P0, P2, P3, AGED):
+        credit_s = accounts[lane].credit_s + RATES[lane] * slots * passed_s
+        over_s = overruns_s[lane]
+        if credit_s > over_s:  # no cap is less than that
+            cap_s = (most(lane, slots, accounts) if lane == P0 or waited[lane] else 0.0) + over_s
+            credit_s = min(credit_s, cap_s)
+        credits_s[lane] = credit_s
     return credits_s
 
 

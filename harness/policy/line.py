@@ -242,20 +242,21 @@ class Line:
             account.est_s = mean(account.est_s, charge.cost_s / charge.n, EST_WEIGHT, charge.n)
             pool.mean_s = mean(pool.mean_s, one_s, MEAN_WEIGHT, charge.n)
             pool.square_s = mean(pool.square_s, one_s * one_s, MEAN_WEIGHT, charge.n)
-            self._paid |= {charge.priority, AGED}
+            self._paid.add(charge.priority)
+            self._paid.add(AGED)
 
     def apply(self, plan: Plan) -> None:
         """Charge a plan's picks, and keep what it found out. Raises: ValueError if it is another pool's."""
         if plan.pool != self.pool:
             raise ValueError(f"a plan of pool {plan.pool} was given to the line of {self.pool}")
-        for lane in range(LANES):
-            self.accounts[lane].credit_s = plan.credits_s[lane]
-            self.waited[lane] = plan.waiting[lane]
+        for account, credit_s in zip(self.accounts, plan.credits_s, strict=True):
+            account.credit_s = credit_s
+        self.waited = [*plan.waiting]
         self.at_s, self.slots = plan.now_s, plan.slots
         if self.classes[0].tenants:
             self.urgent_s = plan.now_s
         self.bundled = plan.bundled
-        kept = {one.flow.id for one in self.reserved.values()}
+        kept = {one.flow.id for one in self.reserved.values()} if self.reserved else ()
         self.reserved = dict(plan.reserved)
         for priority, v in plan.lowest.items():
             if v > self.accounts[priority].v:
@@ -273,8 +274,10 @@ class Line:
             if pick.large:
                 large = (flow.priority, flow.tenant, flow.signature)
                 self.starts.note(large, plan.now_s, gathered=flow.id in kept)
+        known = self._since
         for number, since_s in plan.since:
-            self._age(number, since_s)
+            if known.get(number, since_s) != since_s:
+                self._age(number, since_s)
 
     def refund(self, pick: Pick) -> None:
         """Take a pick's charge back: it was not released."""
@@ -290,17 +293,19 @@ class Line:
             for priority, of_class in enumerate(self.classes):
                 tenant = of_class.tenants.get(number)
                 if tenant is not None:
-                    self._set(priority, tenant.id, 0, tenant.clock, max(tenant.clock.v, self.accounts[priority].v))
+                    v = max(tenant.clock.v, self.accounts[priority].v)
+                    self._set((priority, tenant.id, 0), tenant.clock, v)
 
     # -- inside
 
     def _pay(self, priority: int, tenant: int, run: int, lane: int, cost_s: float) -> None:
-        clock = self._clock((priority, tenant, 0))
-        self._set(priority, tenant, 0, clock, clock.v + cost_s / self.owners.weight(tenant))
-        known = self.classes[priority].tenants.get(tenant)
+        key = (priority, tenant, 0)
+        clock = self._clock(key)
+        known = self._set(key, clock, clock.v + cost_s / self.owners.weight(tenant))
         if run:
-            of_run = self._clock((priority, tenant, run), clock.floor)
-            self._set(priority, tenant, run, of_run, of_run.v + cost_s)
+            key = (priority, tenant, run)
+            of_run = self._clock(key, clock.floor)
+            self._set(key, of_run, of_run.v + cost_s)
             clock.g = max(0.0, clock.g - cost_s)
         elif known is not None and (len(known.runs) > 1 or 0 not in known.runs):
             clock.g = max(0.0, clock.g + cost_s)
@@ -309,29 +314,27 @@ class Line:
             account.credit_s = max(account.credit_s - cost_s, lanes.least(lane, self.slots, self.accounts))
             self._paid.add(lane)
 
-    def _set(self, priority: int, tenant: int, run: int, clock: Clock, v: float) -> None:
-        """Move a clock, and whoever stands in the order by it."""
-        key = (priority, tenant, run)
+    def _set(self, key: ClockKey, clock: Clock, v: float) -> Tenant | None:
+        """Move a clock, and whoever stands in the order by it. Returns the tenant, if it has a backlog."""
+        priority, tenant, run = key
         self._touched.add(key)
         clock.at_s = self.at_s or 0.0
         before, clock.v = clock.v, v
         of_class = self.classes[priority]
         known = of_class.tenants.get(tenant)
         if known is None or before == v:
-            return
+            return known
         if not run:
             for signature in known.signatures:
                 _move(of_class.orders[signature], (before, tenant), (v, tenant))
         elif (of_run := known.runs.get(run)) is not None:
             for signature in of_run.flows:
                 _move(known.orders[signature], (before, run), (v, run))
+        return known
 
     def _age(self, number: int, since_s: float) -> None:
-        flow, before_s = self.flows.get(number), self._since.get(number)
-        if flow is None or before_s is None or since_s == before_s:
-            return
-        self._since[number] = since_s
-        if flow.priority in AGES:
+        before_s, self._since[number] = self._since[number], since_s
+        if (flow := self.flows[number]).priority in AGES:
             order = self.classes[flow.priority].oldest[flow.signature]
             _move(order, (before_s, number), (since_s, number))
 
@@ -356,7 +359,7 @@ class Line:
         if last and last[0][1] == tenant:
             last[0] = (max(at_s, last[0][0]), tenant)
         else:
-            self._last = [(at_s, tenant), *(one for one in last[:2] if one[1] != tenant)][:2]
+            self._last = [(at_s, tenant), *last[:1]]
 
     def _row(self, key: ClockKey) -> ClockRow:
         clock = self._clocks[key]
@@ -385,8 +388,9 @@ class Line:
 
 
 def _move(order: Order, before: tuple[float, int], after: tuple[float, int]) -> None:
-    del order[bisect_left(order, before)]
-    insort(order, after)
+    at = bisect_left(order, before)
+    del order[at]
+    insort(order, after, at if after > before else 0)
 
 
 def _remove(orders: Orders, signature: str, entry: tuple[float, int]) -> None:

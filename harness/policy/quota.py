@@ -12,6 +12,7 @@ Pressure The cap of a run, and what rule 14 leaves its long tasks, are halved at
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil
 
 from harness.policy import pressure
@@ -63,6 +64,7 @@ def stopped(pool: str, pauses: Sequence[Pause], beyond: Collection[int], costing
 NOTHING_STOPPED = Stopped()
 
 
+@lru_cache(maxsize=256)
 def soft_cap(slots: int) -> int:
     """Return how many slots of a pool a tenant's P1 to P3 may hold beside others (rule 8).
 
@@ -72,6 +74,7 @@ def soft_cap(slots: int) -> int:
     return slots if slots < SOFT_FROM_SLOTS else ceil(SOFT_RATIO * slots - 1e-9)
 
 
+@lru_cache(maxsize=256)
 def fan_out_cap(slots: int) -> int:
     """Return how many slots of a pool a run's long tasks may hold beside others (rule 14).
 
@@ -116,7 +119,6 @@ class Gate:
         self._flight = room.flight[pool]
         self._soft = soft_cap(self._slots)
         self._level = room.level
-        self._fan_out = pressure.fanout(room.level, fan_out_cap(self._slots))
         self._ramps = room.ramps.get(pool, {})
         self._quotas = bool(room.quotas)
 
@@ -206,7 +208,7 @@ class Gate:
             return None
         held = self._flight.classes[flow.priority].get(flow.tenant)
         of_run = held.runs.get(flow.run) if held else None
-        if of_run is None or of_run.leases < self._fan_out:
+        if of_run is None or of_run.leases < pressure.fanout(self._level, fan_out_cap(self._slots)):
             return None
         known = self._line.classes[flow.priority].tenants.get(flow.tenant)
         alone = known is None or len(known.runs) == 1
@@ -232,19 +234,19 @@ class Gate:
 
     def take(self, pick: Pick) -> None:
         """Take all that a pick holds."""
-        flow = pick.flow
+        flow, signature = pick.flow, pick.signature
         hold(
             self.room,
             self.pool,
             QUARANTINE if pick.quarantine else None,
             (flow.priority, flow.tenant, flow.run, pick.lane),
-            pick.signature,
+            signature,
             1,
             len(pick.tasks),
             pick.cost,
         )
-        if pick.signature:
-            self.room.ends.append((self._now_s + pick.est_s, pick.signature))
+        if signature:
+            self.room.ends.append((self._now_s + pick.est_s, signature))
         if self._ramps:
             for scope in (("priority", flow.priority), ("tenant", flow.tenant), ("run", flow.run)):
                 if scope in self._ramps:

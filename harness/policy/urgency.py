@@ -8,16 +8,28 @@ at most, and takes it that the rest waits.
 """
 
 from collections.abc import Callable
+from functools import cache, lru_cache
 
 from harness.policy import pressure
 from harness.policy.flow import FlowFacts, Head, needs
 from harness.policy.heads import Heads
 from harness.policy.line import Line
+from harness.policy.pressure import Level
 from harness.policy.quota import Gate
 from harness.policy.room import Room
 
 LOOKED_THROUGH = 5000  # in a pool: 1 to 2 ms
 OWN = ("fan_out", "quarantine")  # of the reasons that hold a task: its run's, its own
+
+
+@cache
+def is_calm(level: Level) -> bool:
+    """Return whether no class gives way at a level: then nobody need ask.
+
+    >>> [is_calm(level) for level in Level]
+    [True, False, False, False]
+    """
+    return all(one.share == 1.0 and one.release == "all" for one in pressure.ACTIONS[level])
 
 
 class Urgency:
@@ -37,7 +49,7 @@ class Urgency:
         """`why_not`: what holds a task, beside what holds its tenant's whole class."""
         self._line, self._room, self._gate, self._heads, self._why_not = line, room, gate, heads, why_not
         self._slots, self._flight = room.slots[pool], room.flight[pool]
-        self._mosts = [pressure.most(self._slots, room.level, p) for p in range(4)]
+        self._mosts = _mosts(self._slots, room.level)
         self._known: dict[int, bool] = {}
         self._left = LOOKED_THROUGH
 
@@ -85,3 +97,8 @@ class Urgency:
             seen = self._heads.seen.get(flow.id)
             return seen is None or (bool(seen.heads) and self._why_not(flow, seen.heads[0]) not in OWN)
         return all(self._room.capacities.get(name, 0) >= n for name, n in needs(flow.signature))
+
+
+@lru_cache(maxsize=256)
+def _mosts(slots: int, level: Level) -> tuple[int, ...]:
+    return tuple(pressure.most(slots, level, p) for p in range(4))
