@@ -43,6 +43,7 @@ class Arrivals:
         self.first_s: float | None = None
         self._scenario, self._world, self._clock, self._workers, self._counts = scenario, world, clock, workers, counts
         self._groups, self._came = groups, came
+        self._facts: dict[int, admission.TenantFacts] = {}
         self._coming = self._all(dice)
 
     def next(self) -> None:
@@ -93,9 +94,11 @@ class Arrivals:
         self._taken(tasks)
 
     def _decide(self, tenant: Tenant, work: Work) -> Decision:
-        facts = admission.TenantFacts(
-            id=tenant.id, name=tenant.name, top_priority=tenant.top_priority, backlog_quota=tenant.backlog_quota
-        )
+        facts = self._facts.get(tenant.id)
+        if facts is None:
+            facts = self._facts[tenant.id] = admission.TenantFacts(
+                id=tenant.id, name=tenant.name, top_priority=tenant.top_priority, backlog_quota=tenant.backlog_quota
+            )
         if self.door is None:
             found = admission.refused(facts, most_urgent=work.priority, count=work.batch, backlog=tenant.live)
             return found or Accept()

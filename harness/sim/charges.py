@@ -28,15 +28,15 @@ class Charges:
         """
         flow = lease.flow
         charge = Charge(
-            priority=flow.priority,
-            tenant=flow.tenant,
-            run=flow.run,
-            lane=lease.lane,
-            owed_s=(used_s + lead_s - members * lease.est_s / lease.n) * lease.cost,
-            kind=kind,
-            n=members if kind else 0,
-            slot_s=used_s,
-            cost_s=used_s * lease.cost,
+            flow.priority,
+            flow.tenant,
+            flow.run,
+            lease.lane,
+            (used_s + lead_s - members * lease.est_s / lease.n) * lease.cost,
+            kind,
+            members if kind else 0,
+            used_s,
+            used_s * lease.cost,
         )
         self._unread.append((lease.pool, charge))
         if kind:

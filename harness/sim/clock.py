@@ -31,9 +31,18 @@ class Clock:
         """Whether anything but beats is still to happen."""
         return len(self._heap) > self._idle
 
+    def step(self, until_s: float) -> tuple[Act, Any] | None:
+        """Go to the next thing and return it; None when nothing happens any more, or not until then."""
+        heap = self._heap
+        if len(heap) <= self._idle or heap[0][0] > until_s:
+            return None
+        self.now_s, _, act, what, beats = heappop(heap)
+        self._idle -= beats
+        return act, what
+
     def next_s(self) -> float | None:
         """When the next thing happens; None when nothing does any more."""
-        return self._heap[0][0] if self.busy() else None
+        return self._heap[0][0] if len(self._heap) > self._idle else None
 
     def pop(self) -> tuple[Act, Any]:
         """Go to the next thing and return it."""

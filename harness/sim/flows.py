@@ -48,17 +48,17 @@ class Flow:
 
 
 class Flows:
-    """All flows of one pool."""
+    """All flows of one pool. `by_id`: for others to read."""
 
     def __init__(self) -> None:
         self._by_key: dict[FlowKey, Flow] = {}
-        self._by_id: dict[int, Flow] = {}
+        self.by_id: dict[int, Flow] = {}
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.by_id)
 
     def __iter__(self) -> Iterator[Flow]:
-        return iter(self._by_id.values())
+        return iter(self.by_id.values())
 
     def find(self, key: FlowKey) -> Flow | None:
         """Return the flow of a key, if it is there."""
@@ -66,17 +66,17 @@ class Flows:
 
     def of(self, number: int) -> Flow:
         """Return a flow by its number. Raises: KeyError."""
-        return self._by_id[number]
+        return self.by_id[number]
 
     def insert(self, flow: Flow) -> None:
         """Insert a new flow."""
-        self._by_key[flow.key] = self._by_id[flow.id] = flow
+        self._by_key[flow.key] = self.by_id[flow.id] = flow
 
     def delete_empty(self, numbers: tuple[int, ...]) -> list[int]:
         """Delete flows that were seen empty, if they still are. Returns those deleted."""
-        gone = [number for number in numbers if not self._by_id[number].ready]
+        gone = [number for number in numbers if not self.by_id[number].ready]
         for number in gone:
-            del self._by_key[self._by_id.pop(number).key]
+            del self._by_key[self.by_id.pop(number).key]
         return gone
 
     def look(self, asked: Asked) -> dict[int, list[Head]]:
@@ -84,7 +84,7 @@ class Flows:
         found: dict[int, list[Head]] = {}
         below = asked.lost_below
         for number, heads in zip(asked.flows, asked.heads, strict=True):
-            ready = self._by_id[number].ready
+            ready = self.by_id[number].ready
             if below != NOBODY_LOST_SO_MANY:
                 found[number] = list(islice((head for head in ready if head.lost_starts < below), heads))
             elif heads == 1 and ready:

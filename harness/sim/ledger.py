@@ -12,6 +12,7 @@ from harness.policy.flow import needs
 from harness.sim.rows import Lease
 
 Holder = tuple[str, str, str, int]  # "pool", "resource" or "cost" (of a pool), the name, the tenant's group, priority
+Cell = list[float]  # how many now, since when, seconds before
 Reading = Mapping[Holder, float]  # seconds x how many
 
 
@@ -19,39 +20,50 @@ class Ledger:
     """See the module."""
 
     def __init__(self) -> None:
-        self._held: dict[Holder, list[float]] = {}  # how many now, since when, seconds before
-        self._costs: dict[int, float] = {}  # by lease, where it isn't 1
+        self._held: dict[Holder, Cell] = {}
+        self._leases: dict[int, tuple[tuple[Cell, float], ...]] = {}  # what each has of what
+        self._plain: dict[tuple[str, str, int], tuple[tuple[Cell, float], ...]] = {}  # of those without resources
 
     def begin(self, lease: Lease, now_s: float, *, slots: int, capacities: Callable[[str], int]) -> None:
         """A lease begins. `slots`, `capacities`: what there is of its pool and of resources."""
-        if lease.signature:
-            shares = [number / max(1, capacities(name)) for name, number in needs(lease.signature)]
-            self._costs[lease.id] = max(1.0, slots * max(shares))
-        self._count(lease, 1, now_s, self._costs.get(lease.id, 1.0))
+        held = self._leases[lease.id] = self._of(lease, slots, capacities)
+        for cell, n in held:
+            _change(cell, n, now_s)
 
     def end(self, lease: Lease, now_s: float) -> None:
         """A lease ends."""
-        self._count(lease, -1, now_s, self._costs.pop(lease.id, 1.0))
+        for cell, n in self._leases.pop(lease.id):
+            _change(cell, -n, now_s)
 
-    def _count(self, lease: Lease, n: int, now_s: float, cost: float) -> None:
-        group, priority = lease.tenant.group, lease.priority
-        self._change(("pool", lease.pool, group, priority), n, now_s)
-        self._change(("cost", lease.pool, group, priority), n * cost, now_s)
-        if lease.signature:
-            for name, number in needs(lease.signature):
-                self._change(("resource", name, group, priority), n * number, now_s)
+    def _of(self, lease: Lease, slots: int, capacities: Callable[[str], int]) -> tuple[tuple[Cell, float], ...]:
+        pool, group, priority = lease.pool, lease.tenant.group, lease.priority
+        if not lease.signature:
+            plain = self._plain.get((pool, group, priority))
+            if plain is None:
+                whose = ("pool", pool, group, priority), ("cost", pool, group, priority)
+                plain = self._plain[pool, group, priority] = tuple([(self._cell(holder), 1.0) for holder in whose])
+            return plain
+        wanted = needs(lease.signature)
+        cost = max(1.0, slots * max([number / max(1, capacities(name)) for name, number in wanted]))
+        holders: list[tuple[Holder, float]] = [
+            (("pool", pool, group, priority), 1.0),
+            (("cost", pool, group, priority), cost),
+        ]
+        holders += [(("resource", name, group, priority), number) for name, number in wanted]
+        return tuple([(self._cell(holder), n) for holder, n in holders])
+
+    def _cell(self, holder: Holder) -> Cell:
+        return self._held.setdefault(holder, [0.0, 0.0, 0.0])
 
     def read(self, now_s: float) -> Reading:
         """Return all seconds until now."""
         return {holder: area + n * (now_s - since_s) for holder, (n, since_s, area) in self._held.items()}
 
-    def _change(self, holder: Holder, n: float, now_s: float) -> None:
-        held = self._held.get(holder)
-        if held is None:
-            held = self._held[holder] = [0.0, now_s, 0.0]
-        held[2] += held[0] * (now_s - held[1])
-        held[1] = now_s
-        held[0] += n
+
+def _change(cell: Cell, n: float, now_s: float) -> None:
+    cell[2] += cell[0] * (now_s - cell[1])
+    cell[1] = now_s
+    cell[0] += n
 
 
 def between(before: Reading, after: Reading) -> Reading:

@@ -124,7 +124,8 @@ class Meter:
         for task in lease.members:
             self._wait(self._account(task.pool, task.tenant), task, -1)
         line = self._line(lease.members[0].kind)
-        line.gap_s = max(line.gap_s, self.now_s - line.since_s)
+        if self.now_s - line.since_s > line.gap_s:
+            line.gap_s = self.now_s - line.since_s
         line.since_s = self.now_s
         self._use(lease, 1)
         if not self.over and self.now_s >= self.from_s:
@@ -147,7 +148,8 @@ class Meter:
             if key not in self.waits:
                 self.waits[key] = array("d")
             self.waits[key].append(wait_s)
-            self.longest_wait_s[task.priority] = max(self.longest_wait_s[task.priority], wait_s)
+            if wait_s > self.longest_wait_s[task.priority]:
+                self.longest_wait_s[task.priority] = wait_s
 
     def still_waits(self, task: Task) -> None:
         """The simulation ended before a task began: its wait counts among the longest."""
@@ -234,6 +236,9 @@ class Meter:
             self.resources[name] = Use(0, since_s=self.now_s)
         return self.resources[name]
 
+    def _capacity(self, resource: str) -> int:
+        return self._resource(resource).capacity
+
     def _wait(self, account: Account, task: Task, n: int) -> None:
         now_s = self.now_s
         account.area_s += account.waiting * (now_s - account.since_s)
@@ -247,7 +252,8 @@ class Meter:
                 line.since_s = now_s
             line.waiting += n
             pool = self.pools[task.pool]
-            pool.advance(now_s)
+            if now_s > pool.since_s:
+                pool.advance(now_s)
             pool.waiting += n
             if task.signature:
                 for name, _ in needs(task.signature):
@@ -257,16 +263,14 @@ class Meter:
 
     def _use(self, lease: Lease, n: int) -> None:
         if n > 0:
-            slots = self.pools[lease.pool].capacity
-            self.ledger.begin(
-                lease, self.now_s, slots=slots, capacities=lambda resource: self._resource(resource).capacity
-            )
+            self.ledger.begin(lease, self.now_s, slots=self.pools[lease.pool].capacity, capacities=self._capacity)
         else:
             self.ledger.end(lease, self.now_s)
         if self.over:
             return
         pool = self.pools[lease.pool]
-        pool.advance(self.now_s)
+        if self.now_s > pool.since_s:
+            pool.advance(self.now_s)
         pool.used += n
         if lease.signature:
             for name, number in needs(lease.signature):

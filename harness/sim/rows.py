@@ -125,14 +125,16 @@ def use_of(lease: Lease) -> InFlight:
 
 def count_members(lease: Lease, n: int) -> None:
     """Count what is in flight a second time, by the tasks' own tenants: what the report checks caps with."""
-    _count(lease.tenant, n, lease.tenant.cap)
-    if lease.run is not None:
-        _count(lease.run, n, lease.run.fanout_cap)
+    tenant, run = lease.tenant, lease.run
+    _count(tenant, n, tenant.cap)
+    if run is not None:
+        _count(run, n, run.fanout_cap)
 
 
 def _count(owner: Tenant | Run, n: int, cap: int | None) -> None:
-    owner.in_flight += n
+    now = owner.in_flight = owner.in_flight + n
     if n > 0:
-        owner.most_in_flight = max(owner.most_in_flight, owner.in_flight)
-        if cap is not None and owner.in_flight > cap:
+        if now > owner.most_in_flight:
+            owner.most_in_flight = now
+        if cap is not None and now > cap:
             owner.exceeded += 1

@@ -154,10 +154,9 @@ class _Play:
         self._plan_ahead()
         clock, world, meter = self.clock, self.world, self.meter
         end_s = float("inf") if self.scenario.end_s is None else self.scenario.end_s
-        while (next_s := clock.next_s()) is not None and next_s <= end_s:
-            act, what = clock.pop()
+        while (step := clock.step(end_s)) is not None:
             world.now_s = meter.now_s = clock.now_s
-            act(what)
+            step[0](step[1])
         if self.scenario.end_s is not None:
             clock.now_s = world.now_s = meter.now_s = end_s
         meter.finish(world.leases.values())
@@ -262,9 +261,9 @@ class _Play:
     def _wake(self) -> None:
         """Something became ready or free: a tick comes, but no closer to the last one than the loop allows."""
         if not self._tick_planned:
-            free = self.world.room.free
-            for pool, flows in self.world.flows.items():
-                if len(flows) and free.get(pool, 0) > 0:
+            free = self.world.bounds.room.free
+            for pool, flows, _ in self.world.planned:
+                if flows.by_id and free.get(pool, 0) > 0:
                     self._tick_planned = True
                     at_s = self._ticked_s + self.scenario.dispatcher.coalesce_s
                     self.clock.at(max(self.clock.now_s, at_s), self._tick)

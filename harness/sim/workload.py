@@ -2,17 +2,16 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import accumulate
 from random import Random
+from typing import NamedTuple
 
 from harness.sim.rows import Tenant
 from harness.sim.scenario import Work
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """At this second, `batch` tasks of a work for one tenant (as one run, if the work says so)."""
 
     at_s: float

@@ -8,6 +8,7 @@ the room that plans begin with is what leases leave, always.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from harness.policy.accounts import ClockKey
 from harness.policy.flow import Head
@@ -34,7 +35,8 @@ LEAD_MOST_S = 10.0  # from release to claim, of which more is charged to nobody 
 class World:
     """See the module. `slots`: as the planner counts them, in the order in which a tick plans the pools.
 
-    `plan`: decides a tick of a pool (policy.look.decide). `first_come`: one line for all, without limits.
+    `plan`: decides a tick of a pool (policy.look.decide). `first_come`: one line for all, without limits. `planned`:
+    pools with their flows and lines.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class World:
         self.lines = {pool: Line(pool, self.owners) for pool in self.pools}
         self.charges = Charges(kinds)
         self.bounds = Bounds(slots, capacities, self.charges.kinds)
+        self.planned = [(pool, self.flows[pool], self.lines[pool]) for pool in self.pools]
         self.slots = self.bounds.slots
         self.capacities = self.bounds.capacities
         self.leases = self.bounds.leases
@@ -173,22 +176,22 @@ class World:
     def tick(self) -> list[Tick]:
         """Plan pool after pool and make the leases."""
         self._learn()
-        self.bounds.pass_time(self.now_s)
-        room, standing = self.room, self.standing
+        now_s = self.now_s
+        self.bounds.pass_time(now_s)
+        room, standing = self.bounds.room, self.bounds.standing
         made = []
         room.reserved = {}
-        for line in self.lines.values():
+        for _, _, line in self.planned:
             if line.reserved:
                 room.reserved |= line.reserved
-        for pool in self.pools:
-            if not len(self.flows[pool]) or room.free.get(pool, 0) <= 0:
+        for pool, flows, line in self.planned:
+            if not flows.by_id or room.free.get(pool, 0) <= 0:
                 continue
-            flows, line = self.flows[pool], self.lines[pool]
-            plan = self._plan(pool, self.now_s, room=room, standing=standing, line=line, look=flows.look)
+            plan = self._plan(pool, now_s, room=room, standing=standing, line=line, look=flows.look)
             leases = tuple([self._release(pool, pick) for pick in plan.picks])
             line.apply(plan)
             if leases:  # the store's commit writes what moved in all lines, and deletes empty flows after it
-                for one in self.lines.values():
+                for _, _, one in self.planned:
                     one.tidy()
             if plan.empty:
                 line.forget(flows.delete_empty(plan.empty))
@@ -199,14 +202,15 @@ class World:
         """Take what is new since the last tick: charges of what ended, then new flows, as the store's leader does."""
         for pool, charge in self.charges.read():
             self.lines[pool].charge(charge)
-        for pool, flow in self._unknown:
-            self.lines[pool].add(flow.facts, self.now_s)
-        self._unknown.clear()
+        if self._unknown:
+            for pool, flow in self._unknown:
+                self.lines[pool].add(flow.facts, self.now_s)
+            self._unknown.clear()
 
     def _release(self, pool: str, pick: Pick) -> Lease:
         flow = pick.flow
         members = [self.tasks[task] for task in pick.tasks]
-        first = members[0]
+        first, signature = members[0], pick.signature
         lease = Lease(
             self._next("lease"),
             pool,
@@ -214,7 +218,7 @@ class World:
             first.tenant,
             first.run,
             first.priority,
-            pick.signature,
+            signature,
             members,
             len(members),
             flow,
@@ -236,7 +240,7 @@ class World:
         lease.claimed_s = self.now_s
         self.bounds.begin(lease, self.now_s)
         for task in lease.members:
-            task.state = TABLE[Event.CLAIM].target(task.state)
+            task.state = _after(Event.CLAIM, task.state)
             task.starts += 1
 
     def hand_back(self, lease: Lease) -> None:
@@ -262,7 +266,7 @@ class World:
         """End an attempt; `waits`: it isn't ready until `ripen`; `keep`: the thread runs on. Returns the new state."""
         really = exit_event(event, want=want)
         lease.members.remove(task)
-        task.state = TABLE[really].target(task.state)
+        task.state = _after(really, task.state)
         if really is event:
             task.attempts_used += spends
         if really is Event.POSTPONE:
@@ -358,3 +362,8 @@ class World:
     def _next(self, what: str) -> int:
         self._ids[what] += 1
         return self._ids[what]
+
+
+@cache
+def _after(event: Event, state: State) -> State:
+    return TABLE[event].target(state)
