@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from harness.kinds import calling
 from harness.kinds.egress import coding, rules, target, wire
-from harness.kinds.egress.addresses import Address
+from harness.kinds.egress.admitted import admitted
 from harness.kinds.egress.deadline import Deadline
 from harness.kinds.egress.outcomes import error_of_status, forbidden, network_error, retry_after_s
-from harness.kinds.egress.resolver import Resolver, resolve, system_resolver
+from harness.kinds.egress.resolver import Resolver, system_resolver
 from harness.kinds.egress.rules import Rules
 from harness.kinds.egress.target import Target
 from harness.kinds.egress.wire import Answer, Request
@@ -116,38 +116,34 @@ def post(
         return Posted(status=answer.status, retry_after_s=retry_after_s(answer.headers))
 
 
+def check(url: str, *, timeout_s: float, rules: Rules | None = None, resolver: Resolver = system_resolver) -> str:
+    """Judge an address without asking it anything. Returns it normalised. Raises: as `fetch` before it connects."""
+    where = target.parse(url)
+    admitted(where, _rules(rules), resolver, Deadline(timeout_s))
+    return where.url
+
+
 class _Guard:
     """Opens exchanges with addresses that the rules admit, and with no others."""
 
     __slots__ = ("_deadline", "_resolver", "_rules", "_tls")
 
     def __init__(self, given: Rules | None, resolver: Resolver, tls: ssl.SSLContext | None, deadline: Deadline) -> None:
-        self._rules = rules.from_environment() if given is None else given
+        self._rules = _rules(given)
         self._resolver = resolver
         self._tls = tls
         self._deadline = deadline
 
     @contextlib.contextmanager
     def exchange(self, where: Target, request: Request) -> Iterator[Answer]:
-        addresses = self._admitted(where)
+        addresses = admitted(where, self._rules, self._resolver, self._deadline)
         with wire.exchange(where, addresses, request, self._deadline, self._tls or wire.default_tls()) as answer:
             calling.heard(answer.headers)
             yield answer
 
-    def _admitted(self, where: Target) -> list[Address]:
-        """Resolve once. One refused address refuses the name: whoever mixes them in has nothing good in mind."""
-        if where.address is not None:
-            addresses: list[Address] = [where.address]
-        else:
-            addresses = resolve(self._resolver, where.host, where.port, self._deadline)
-        for address in addresses:
-            refusal = self._rules.refusal(where.host, where.port, address)
-            if refusal is not None:
-                raise forbidden(
-                    f"url: {where.named} leads to {refusal}, which is not allowed: name another, or add it "
-                    f"to {rules.PORTS if refusal.startswith('port') else rules.ALLOW} where the worker runs"
-                )
-        return addresses
+
+def _rules(given: Rules | None) -> Rules:
+    return rules.from_environment() if given is None else given
 
 
 def _request(method: str, headers: Mapping[str, str] | None, body: bytes | None) -> Request:

@@ -75,7 +75,7 @@ def exchange(
         raise ValueError("the TLS context must verify certificates and host names")
     where = f"{target.host}:{target.port}"
     try:
-        sock = _connect(addresses, target.port, where, deadline)
+        sock = connect(addresses, target.port, where, deadline)
         try:
             if target.scheme == "https":
                 sock.settimeout(deadline.left_s(f"{where}: no TLS handshake"))
@@ -97,7 +97,8 @@ def exchange(
         raise network_error(f"{where}: no whole HTTP answer ({error})") from error
 
 
-def _connect(addresses: Sequence[Address], port: int, where: str, deadline: Deadline) -> socket.socket:
+def connect(addresses: Sequence[Address], port: int, where: str, deadline: Deadline) -> socket.socket:
+    """Connect to the first address that takes it. Raises: TimedOut, Transient (network)."""
     failed: OSError = ConnectionError("no address")
     for address in addresses:
         family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
