@@ -1,0 +1,1 @@
+"""Pages opened, clicked through, read and pictured in a browser."""
