@@ -33,13 +33,14 @@ class Outcome:
 class Player:
     """What a play has: a client with the key of the tenant `example`, a folder for files, `say` for progress.
 
-    `mend` starts again what the local stack has lost; waiting does it.
+    `mend` starts again what the local stack has lost; waiting does it. `around`: what the example's `around()` gave.
     """
 
     client: Client
     folder: Path
     say: Callable[[str], None]
     mend: Callable[[], None] = lambda: None
+    around: Mapping[str, str] = field(default_factory=dict)
 
     def submit(self, kind: str, payload: Mapping[str, Any], *, priority: int = 2, **more: Any) -> str:
         """Submit a task and return its id. `more`: other members of the request. Raises: Unavailable."""

@@ -60,7 +60,7 @@ def run(
             folder = home / "results" / example.name
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                outcome = example.play(Player(client=client, folder=folder, say=say, mend=stack.mend))
+                outcome = example.play(Player(client=client, folder=folder, say=say, mend=stack.mend, around=needed))
             finally:
                 client.close()
             if stay:
