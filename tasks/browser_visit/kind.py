@@ -24,6 +24,7 @@ from harness.kinds.egress.outcomes import forbidden
 from tasks.browser_visit import child, tree
 from tasks.browser_visit.payload import DEADLINE_MOST_S, Kept, Visit, Visited
 
+RESOURCE: Final = "browser"
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LOOK_EVERY_S: Final = 0.1  # for a person's wish
 LINE_MOST_BYTES: Final = 8_000_000
@@ -38,6 +39,7 @@ _KEPT: Final = ("PATH", "LANG", "LC_ALL", "HARNESS_EGRESS_ALLOW", "HARNESS_EGRES
     pool="browser",
     input=Visit,
     output=Visited,
+    resources={RESOURCE: 1},
     timeout_s=DEADLINE_MOST_S + 60,
     est_s=8.0,
 )

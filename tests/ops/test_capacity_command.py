@@ -57,7 +57,8 @@ def test_each_pool_tells_what_binds_it_and_what_follows(stage: Stage) -> None:
     target = found["pools"]["target"]
     assert (target["slots"], target["processes"], target["derivation"]) == (20, 1, "db:main 20")
     assert found["pools"]["cpu"]["derivation"] == "no downstream binds it"
-    assert found["pools"]["browser"]["derivation"] == "no kind runs here"
+    assert (found["pools"]["browser"]["slots"], found["pools"]["browser"]["derivation"]) == (4, "browser 4")
+    assert found["pools"]["mcp"]["derivation"] == "mcp:tools ceil(1.1 x 20 / 1.00) = 22"
     assert not {"system", "quarantine"} & found["pools"].keys()
 
 
@@ -108,8 +109,8 @@ def test_connections_are_told_beside_the_budget(stage: Stage) -> None:
     connections = found["connections"]
     assert (connections["workers"], connections["budget"], connections["kept"]) == (1, 80, 20)
     assert 1 <= connections["server"] <= connections["server_most"]
-    # llm 4 x 5, tool_read 3 x 4, tool_write 3 x 4 and 2 of sandbox, one each of mcp, browser, db, target, ..
-    assert connections["workers_wanted"] == 20 + 12 + 12 + 4 + 3 + 6 + 6 + 5 + 4 + 4
+    # llm 4 x 5, tool_read 3 x 4, tool_write 3 x 4, mcp 6 x 4, browser and sandbox 2 x 3 each, one each of db, ...
+    assert connections["workers_wanted"] == 20 + 12 + 12 + 24 + 6 + 6 + 6 + 5 + 4 + 4
 
 
 def test_forty_workers_of_twenty_slots_are_refused_with_the_derivation(stage: Stage) -> None:

@@ -1,0 +1,1 @@
+"""Agents that work with the tools of MCP servers."""
