@@ -19,8 +19,8 @@ from harness.kinds import Permanent, completions
 from harness.ops.emulator import server as provider_server
 from harness.ops.emulator.behaviour import Behaviour
 from tasks.mcp_agents import example_server, servers
-from tasks.mcp_agents.kind import agent
-from tasks.mcp_agents.payload import Agent
+from tasks.mcp_agents.kind import agent, agents
+from tasks.mcp_agents.payload import Agent, Team
 
 COMMAND = shlex.join([sys.executable, "-m", example_server.__name__])
 
@@ -147,6 +147,27 @@ def test_a_server_is_only_for_its_tenants_and_its_place_is_nowhere_told(
         assert COMMAND not in str(refused.value)
     assert servers.find("shop", 8).command[-1] == example_server.__name__
     assert "example_server" not in repr(servers.find("shop", 8))
+
+
+def test_several_agents_work_as_tasks_of_their_own_and_a_conclusion_is_drawn_from_those_that_answered(
+    alone: Any,
+) -> None:
+    def child(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+        assert kind == "mcp.agent"
+        return agent(alone(), Agent.model_validate(payload)).model_dump()
+
+    working = asked(("shop__stock", {"item": "bolts"}), name="working").model_dump()
+    failing = asked(("shop__stock", {"item": "nuts"}), name="failing", max_turns=1).model_dump()
+    ctx = alone()
+    ctx.child = child
+    found = agents(ctx, Team.model_validate({"question": "How many?", "agents": [working, failing]}))
+    assert found.conclusion == "working: There are 40 bolts in stock."
+    assert [(one.name, one.state) for one in found.members] == [
+        ("working", "succeeded"), ("failing", "failed_terminal"),
+    ]  # fmt: skip
+    assert "max_turns" in found.members[1].error
+    with pytest.raises(Permanent, match="none of 1 has an answer; the first: max_turns"):
+        agents(ctx, Team.model_validate({"question": "How many?", "agents": [failing]}))
 
 
 def test_a_server_that_doesnt_start_is_tried_again_later(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
