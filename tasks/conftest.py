@@ -30,6 +30,9 @@ class Shelf:
     def open_file(self, path: str) -> BinaryIO:
         return folders.open_file(self.roots, path)
 
+    def files(self, folder: str, *, most: int) -> folders.Listed:
+        return folders.files(self.roots, folder, most=most)
+
     def put(self, document: NewDocument, chunks: Sequence[Chunk]) -> str:
         self.documents[document.sha256] = (document, list(chunks))
         return document.sha256

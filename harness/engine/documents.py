@@ -29,6 +29,10 @@ class TenantDocuments:
         """Open a file below an allowed folder. Raises: Outside, Permanent."""
         return folders.open_file(folders.roots_of(settings.HARNESS_DOCUMENT_ROOTS, self._tenant), path)
 
+    def files(self, folder: str, *, most: int) -> folders.Listed:
+        """List the files below an allowed folder. Raises: Outside, Permanent."""
+        return folders.files(folders.roots_of(settings.HARNESS_DOCUMENT_ROOTS, self._tenant), folder, most=most)
+
     def put(self, document: NewDocument, chunks: Sequence[Chunk]) -> str:
         """Keep a document, replacing the same content or source. Raises: Transient, LeaseLost."""
         with self._connection() as connection, connection.transaction():

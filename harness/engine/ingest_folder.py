@@ -1,7 +1,7 @@
 """A folder becomes a run: one `ingest.document` for each file in it, none of which is opened here.
 
-Until kinds can spawn (issue 8) the listing is done by who asks, web process or command, which must see the same files
-as the ingest workers. With spawn the listing becomes the body of a kind `ingest.folder`, and one task is submitted.
+The listing is done by who asks, web process or command, which must see the same files as the ingest workers. The kind
+`ingest.folder` does the same where the workers are, as a task whose children the documents are.
 """
 
 from collections.abc import Sequence

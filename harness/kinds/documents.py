@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
+from harness.kinds.folders import Listed
+
 DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 # The names of files that are read as documents when a folder is ingested, and as what.
 SUFFIXES: Final[Mapping[str, str]] = {
@@ -88,6 +90,13 @@ class Documents(Protocol):
 
         Raises: Permanent (class permission) when it lies outside or a symlink is on the way; Permanent when it is
         no file.
+        """
+        ...
+
+    def files(self, folder: str, *, most: int) -> Listed:
+        """List the files below a folder, as paths relative to it; hidden ones, links and special files are left out.
+
+        Raises: as `open_file`; Permanent when there are more than `most`.
         """
         ...
 

@@ -154,7 +154,8 @@ def test_several_agents_work_as_tasks_of_their_own_and_a_conclusion_is_drawn_fro
 ) -> None:
     def child(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         assert kind == "mcp.agent"
-        return agent(alone(), Agent.model_validate(payload)).model_dump()
+        answered: dict[str, Any] = agent(alone(), Agent.model_validate(payload)).model_dump()
+        return answered
 
     working = asked(("shop__stock", {"item": "bolts"}), name="working").model_dump()
     failing = asked(("shop__stock", {"item": "nuts"}), name="failing", max_turns=1).model_dump()
