@@ -26,7 +26,8 @@ def context(alone: Any, folder: Path) -> Any:
 
     def child(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         assert kind == "ingest.document"
-        return ingest(ctx, Document.model_validate(payload)).model_dump(mode="json")
+        ingested: dict[str, Any] = ingest(ctx, Document.model_validate(payload)).model_dump(mode="json")
+        return ingested
 
     ctx.child = child
     return ctx
