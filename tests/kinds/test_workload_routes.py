@@ -12,7 +12,7 @@ import pytest
 import redis
 from django.conf import LazySettings
 
-from harness.engine import execute
+from harness.engine import approve, execute
 from harness.kinds import completions
 from harness.ops.emulator import server
 from harness.ops.emulator.behaviour import Behaviour
@@ -118,3 +118,20 @@ def test_a_folder_is_ingested_by_children_and_what_cant_be_read_fails_alone(
     found = output(stage, task)
     assert (found["files"], found["ingested"], [one["name"] for one in found["failed"]]) == (3, 2, ["bad.pdf"])
     assert stage.one("SELECT count(*) FROM document WHERE tenant_id = %s", stage.tenant) == 2
+
+
+def test_a_report_asks_a_person_without_a_slot_and_asks_the_model_nothing_again_afterwards(
+    stage: Stage, provider: server.Running
+) -> None:
+    text = "A limit is a row in the database. Every limit has room before a task is released. Nobody counts twice."
+    document = submit(stage, "ingest.document", {"name": "limits.md", "content": text})
+    through(stage)
+    task = submit(stage, "report.research", {"question": "How do limits work?", "search": "limit"})
+    through(stage)
+    assert (stage.state(document), stage.state(task)) == ("succeeded", "waiting_approval"), error(stage, task)
+    assert stage.one("SELECT count(*) FROM lease_member WHERE task_id = %s", task) == 0
+    answered = provider.emulator.counters.answered
+    approve.approve(stage.connection, stage.row(task)["public_id"], tenant=stage.tenant, actor="ada", reason="read it")
+    through(stage)
+    assert stage.state(task) == "succeeded", error(stage, task)
+    assert output(stage, task)["decision"] == "approved" and provider.emulator.counters.answered == answered == 3 + 2
