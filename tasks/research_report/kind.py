@@ -123,7 +123,7 @@ def _found(ctx: Context, payload: Research) -> Found:
     angles: list[Searched] = []
     for angle in payload.angles:
         words = angle.search or payload.search or payload.question
-        hits = ctx.call(SEARCH, lambda words=words: ctx.documents.search(words, payload.passages, filters)).hits  # type: ignore[misc]  # mypy can't infer the default
+        hits = ctx.call(SEARCH, lambda words=words: ctx.documents.search(words, payload.passages, filters)).hits
         for hit in hits:
             text = hit.snippet.replace("**", "")[: writing.SOURCE_MOST_CHARS]
             source = Source(
