@@ -211,3 +211,15 @@ def test_another_graph_of_the_same_nodes_is_another_request(stage: Stage, web: C
     one, other = nodes({"a": [], "b": ["a"]}), nodes({"a": [], "b": []})
     assert one[1].fields() != other[1].fields()
     assert replace(other[1], name="").fields().keys() == TaskRequest(kind="noop", input={"name": "b"}).fields().keys()
+
+
+def test_a_node_whose_deadline_passes_before_its_turn_expires_and_takes_along_what_depends_on_it(
+    stage: Stage, web: Connection, process: ProcessState
+) -> None:
+    tasks = send(stage, web, {"first": [], "then": ["first"], "after": ["then"]})
+    stage.connection.execute("UPDATE task SET deadline = clock_timestamp() WHERE id = %s", (tasks["then"],))
+    assert transitions.expire_due(stage.connection, actor="sweep") == 1
+    assert ends.carry(stage.connection, actor="sweep") == 1
+    through(stage, process)
+    states = [stage.state(task) for task in tasks.values()]
+    assert states == ["succeeded", "failed_terminal", "cancelled"] and order == ["first"]

@@ -31,9 +31,9 @@ locked AS MATERIALIZED (
                         (SELECT mean_s FROM estimate WHERE estimate.kind = task.kind), 0) * 0.5), false)
                    WHEN state IN ('queued', 'waiting_approval', 'paused', 'failed_retryable')
                    THEN coalesce(deadline <= clock_timestamp(), false) ELSE false END
-          -- Released and unclaimed is queued, not ready and without not_before. Only columns of the row are read again
+          -- Released and unclaimed is queued, not ready, without not_before and without dependencies. Only columns of the row are read again
           -- after a wait for its lock, so the lease itself can't be asked here.
-          AND (ready OR not_before IS NOT NULL OR state IN ('paused', 'failed_retryable')
+          AND (ready OR depends OR not_before IS NOT NULL OR state IN ('paused', 'failed_retryable')
                OR (due.undecided AND release_no = due.release_no)) -- else it was decided and released since
         FOR UPDATE SKIP LOCKED) t
 ),
