@@ -5,7 +5,7 @@ be gathered anew for the next one like it: three of four licences stood idle a q
 
 - whoever needs much and finds it free goes before the others of its class while its tenant is at most Q ahead of the
   least of those that want some of the same; Q is the service in which the resource idles IDLE_MOST for one gathering,
-  at most half of A_r, for all that the pool can run of it at once;
+  at most three quarters of A_r, for all that the pool can run of it at once;
 - who has had least of them reserves at once, for it goes on for a while then; but not while others who need much go on
   by this rule and leave too little beside them, nor while tasks like its own must end before it fits; and where nothing
   like it runs, no sooner after it was last gathered for than lets the resource idle IDLE_SINGLY.
@@ -25,6 +25,7 @@ from harness.policy.room import Room
 WAIT_MEANS = 20.0  # A_r in mean service times, of one that needs all of a resource
 IDLE_MOST = 0.02  # of a resource, while it is gathered once in Q
 IDLE_SINGLY = 0.05  # of a resource, while it is gathered for one task at a time
+KEPT_MOST = 0.75  # of A_r, for which what was gathered is used before it is given away
 LOOKED_THROUGH = 50  # tenants of a class and signature among which one that may go is looked for
 
 
@@ -64,7 +65,7 @@ def kept_s(signature: str, capacities: Mapping[str, int], mean_s: float) -> floa
     patience = patience_s(signature, capacities, mean_s)
     if patience is None:
         return 0.0
-    return min(idled_s(signature, capacities, mean_s) / IDLE_MOST, patience / 2.0)
+    return min(idled_s(signature, capacities, mean_s) / IDLE_MOST, KEPT_MOST * patience)
 
 
 def ends_together(signature: str, room: Room) -> bool:

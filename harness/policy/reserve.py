@@ -6,6 +6,9 @@ tenant hasn't started one like it for as long, reserves all that it needs; at on
 who want some of the same (gathered.py). Others may start beside it if what it needs
 stays free, or if they should have ended before the rest of it comes free (the shadow). When all is free it goes first.
 
+Whoever runs on beyond its estimate may take long, and what is gathered meanwhile idles as long: so nothing is gathered
+while it can't be enough without those that are overdue, but for at most OVERDUE_MOST times A_r in all.
+
 A resource is reserved for one head at a time, a head reserves all of its resources or none, and nothing is held while
 it waits: what is reserved is room that others don't take. In order of (class, virtual time of the tenant); for P2 and
 P3 only while their lane may pick, and that lane pays.
@@ -20,6 +23,8 @@ from harness.policy.line import Line
 from harness.policy.plan import Reserved
 from harness.policy.quota import Gate
 from harness.policy.room import Room
+
+OVERDUE_MOST = 1.5  # of A_r, for which it is waited until those that are overdue have ended
 
 First = Callable[[FlowFacts], Head | None]
 
@@ -60,6 +65,7 @@ def reserve(
     found: dict[str, Reserved] = {}
     if not line.large:
         return found
+    before = {one.flow.id for one in line.reserved.values()}
     urgent = False  # a more urgent class has a backlog
     for p in range(4):
         paid = p >= 2 and urgent
@@ -71,11 +77,29 @@ def reserve(
                 continue
             if ends_together(flow.signature, room):
                 continue
+            if flow.id not in before and _may_yet_wait(flow, line, room, now_s, mean_s) and lacks(flow, room, now_s):
+                continue
             head = first(flow)
             if head is not None and now_s - head.ready_s > patience:
                 one = Reserved(flow, p if paid else NO_LANE, _shadow(flow, line, room, now_s, mean_s))
                 found |= {resource: one for resource, _ in flow.needs}
     return found
+
+
+def lacks(flow: FlowFacts, room: Room, now_s: float) -> bool:
+    """Return whether those that are overdue hold so much that the rest isn't enough for a task of a flow."""
+    overdue = [needs(signature) for end_s, signature in room.ends if end_s < now_s]
+    for resource, n in flow.needs:
+        held = sum(number for wanted in overdue for name, number in wanted if name == resource)
+        if room.capacities.get(resource, 0) - held < n:
+            return True
+    return False
+
+
+def _may_yet_wait(flow: FlowFacts, line: Line, room: Room, now_s: float, mean_s: float) -> bool:
+    started_s = line.starts.last.get((flow.priority, flow.tenant, flow.signature), line.since(flow.id))
+    patience = patience_s(flow.signature, room.capacities, mean_s) or 0.0
+    return now_s - max(line.since(flow.id), started_s) <= OVERDUE_MOST * patience
 
 
 def _shadow(flow: FlowFacts, line: Line, room: Room, now_s: float, mean_s: float) -> float:
