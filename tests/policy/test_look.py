@@ -5,7 +5,7 @@ import time
 from harness.policy.flow import FlowFacts
 from harness.policy.heads import FLOWS_A_LOOK
 from harness.policy.room import InFlight, count, measure
-from tests.policy.facts import Given, flow, heads
+from tests.policy.facts import POOL, Given, flow, heads
 
 
 def test_one_free_slot_costs_one_look_at_one_flow() -> None:
@@ -25,6 +25,13 @@ def test_a_backlog_in_one_flow_is_fetched_at_once() -> None:
     facts = Given(slots=50, tasks={flow(1, 1): heads(1, 500)})
     assert len(facts.plan().picks) == 50
     assert len(facts.looks) == 1
+
+
+def test_a_look_passes_over_those_that_hold_their_share_for_those_that_will_be_picked() -> None:
+    flight = tuple(InFlight(POOL, None, i, 0, "", 1, 1, 2, cost=1.0) for i in range(1, 31))
+    facts = Given(slots=40, tasks={flow(i, i): heads(i, 1) for i in range(1, 41)}, flight=flight)
+    assert [pick.flow.id for pick in facts.plan().picks] == list(range(31, 41))
+    assert len(facts.looks) == 1, "it named the next ten, not the thirty before them"
 
 
 def test_thousands_of_empty_flows_before_the_one_with_a_task_cost_few_looks_and_are_told() -> None:
