@@ -243,13 +243,15 @@ def _by_level(wanted: Sequence[Wanted], level: Level, luck: float) -> Decision:
         if door == "accept" or wait_s is None:
             continue
         target_s, most_s = TARGET_S[one.priority], MOST_S[one.priority]
-        if (door == "reject" and wait_s >= WAITS_S) or (door == "limit" and wait_s > most_s):
-            # Shut for whoever waits at all, the door opens when hardly anybody does, or when the level has fallen.
-            opens_s = min(wait_s - WAITS_S, DWELL_S[level]) if door == "reject" else 0.0
+        # Shut for whoever waits, it goes by the last of a run: else an empty line gets ten thousand in at once.
+        last_s = max(wait_s, _in_line_s(one.last_s, one.starts_s) or 0.0) if door == "reject" else wait_s
+        if (door == "reject" and last_s >= WAITS_S) or (door == "limit" and wait_s > most_s):
+            # It opens again when hardly anybody waits, or when the level has fallen.
+            opens_s = min(last_s - WAITS_S, DWELL_S[level]) if door == "reject" else 0.0
             return Reject(
                 why="pressure",
-                message=f"pressure is {level.word}, and P{one.priority} would wait some {wait_s:.0f} s: come later",
-                retry_after_s=_again_s(max(wait_s - target_s, opens_s), luck),
+                message=f"pressure is {level.word}, and P{one.priority} would wait some {last_s:.0f} s: come later",
+                retry_after_s=_again_s(max(last_s - target_s, opens_s), luck),
                 level=level,
                 at=at,
             )

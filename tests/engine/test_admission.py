@@ -289,6 +289,19 @@ def test_a_small_tenant_is_taken_while_an_elephant_is_refused(stage: Stage, web:
     assert send(stage, web, at, one(), tenant=mouse).deferred == 0
 
 
+def test_a_run_gets_nothing_in_at_critical_that_its_nodes_one_by_one_would_not(stage: Stage, web: Connection) -> None:
+    mouse = stage.add_tenant("mouse")
+    stage.submit(KIND, 300, priority=1)
+    set_level(stage, Level.CRITICAL)
+    keep(stage)
+    at, tenant = door(), facts(stage, mouse)
+    with pytest.raises(Overload) as raised:
+        submit.submit_run(at, web, tenant, RunRequest(nodes=[one()] * 500), actor="test")
+    assert raised.value.facts["reason"] == "pressure"
+    few = submit.submit_run(at, web, tenant, RunRequest(nodes=[one()] * 2), actor="test")
+    assert (len(few.task_ids), few.deferred) == (2, 0)
+
+
 def test_p0_is_taken_at_every_level_within_its_quota(stage: Stage, web: Connection) -> None:
     stage.submit(KIND, 3000, priority=0)
     set_level(stage, Level.CRITICAL)
