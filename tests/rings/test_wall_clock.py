@@ -19,6 +19,8 @@ READS = {
 ALLOWED = {
     "engine/answers.py": "Retry-After as a date, of another's clock at best",
     "engine/requests.py": "the door: is a moment that a client names in the past; by_the_clock mends start_by",
+    "engine/approve/answers.py": "what an answer says of how long ago somebody decided",
+    "engine/approve/notices.py": "until when the link in a notice is good",
     "engine/operate/readmit.py": "start_by of what a person sends again, as at the door",
     "engine/operate/resources.py": "the verb: does an override that a person sets end in the future",
     "engine/operate/scopes.py": "the verb: does a pause that a person sets end in the future",
@@ -31,6 +33,7 @@ ALLOWED = {
     "web/admin/overrides.py": "what a page shows",
     "web/admin/resources.py": "what a page shows",
     "web/admin/tasks.py": "what a page shows",
+    "web/decide.py": "whether a link is still good, and what its page shows",
     "web/api/usage.py": "which days a report shows",
     "web/api/tasks.py": "whether an answer says that a task waits for its moment",
 }
