@@ -17,9 +17,10 @@ WITH due AS MATERIALIZED (
 ),
 seen AS MATERIALIZED (
     -- Which of them wait for a decision that nobody has made: like the released ones they are not ready, without a time.
-    SELECT t.id, t.release_no, t.state = 'waiting_approval' AND EXISTS (
-               SELECT FROM approval a WHERE a.task_id = t.id AND a.open) AS undecided
-    FROM due JOIN task t ON t.id = due.id ORDER BY t.id
+    -- One row each, by key: a plan that was made for few tasks must not read all of many.
+    SELECT due.id, t.release_no, CASE WHEN t.state = 'waiting_approval' THEN EXISTS (
+               SELECT FROM approval a WHERE a.task_id = due.id AND a.open) ELSE false END AS undecided
+    FROM due CROSS JOIN LATERAL (SELECT release_no, state FROM task WHERE id = due.id LIMIT 1) t
 ),
 locked AS MATERIALIZED (
     SELECT t.id, t.state FROM (SELECT * FROM seen ORDER BY id) due CROSS JOIN LATERAL (
