@@ -96,10 +96,9 @@ def test_a_task_whose_models_resource_is_gone_is_sent_again_to_the_usual_one(sta
 def test_a_model_whose_resource_is_not_configured_stops_the_start_and_its_tasks_alone(
     stage: Stage, settings: Any
 ) -> None:
-    left = {
-        "llm:p": settings.HARNESS_TOPOLOGY.resources["llm:p"],
-        "db:main": Resource(name="db:main", held="task", capacity=1),  # of db.report, which is looked at before
-    }
+    others = {name for kind in registry.all_kinds() for name in kind.resources}  # those are looked at as well
+    left = {name: Resource(name=name, held="task", capacity=1) for name in others}
+    left["llm:p"] = settings.HARNESS_TOPOLOGY.resources["llm:p"]
     settings.HARNESS_TOPOLOGY = replace(settings.HARNESS_TOPOLOGY, resources=left)
     with pytest.raises(Invalid, match=r"llm:p:large', unknown to resources\.toml"):
         registry.check_against(settings.HARNESS_TOPOLOGY)

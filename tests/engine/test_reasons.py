@@ -130,10 +130,10 @@ def test_a_paused_run_tells_nobody_elses_number_and_who_can_lift_it(stage: Stage
 def test_a_pool_without_workers_and_a_demand_beyond_all_capacity_are_told(stage: Stage, watch: Watch) -> None:
     stage.add_session({"db": 1})
     (served,) = stage.submit("noop.sleep")
-    (large,) = stage.submit(signature="browser=1", pool="db")
+    (large,) = stage.submit(signature="telescope=1", pool="db")
     watch.look()
     assert watch.told(served) == ("no_worker", "No tool_read worker is running.")
-    assert watch.told(large) == ("too_large", "It needs 1 of browser, and browser gives 0 at most.")
+    assert watch.told(large) == ("too_large", "It needs 1 of telescope, and telescope gives 0 at most.")
 
 
 def test_a_spent_budget_holds_only_what_costs(stage: Stage, watch: Watch) -> None:
