@@ -55,7 +55,10 @@ REFUSED = (
     (("quota", "set", "nobody", "pool", "llm", "1", *WHY), "manage.py tenant list"),
     (("quota", "set", "acme", "pool", "gpu", "1", *WHY), "no pool 'gpu'; choose from browser, cpu"),
     (("quota", "set", "acme", "pool", "system", "1", *WHY), "no pool 'system'"),
-    (("quota", "set", "acme", "resource", "gpu", "1", *WHY), "no resource 'gpu'; choose from db:main, llm:default"),
+    (
+        ("quota", "set", "acme", "resource", "gpu", "1", *WHY),
+        "no resource 'gpu'; choose from browser, db:main, llm:default",
+    ),
     (("quota", "clear", "acme", "pool", "llm", *WHY), "no quota on pool 'llm'; `manage.py quota list acme`"),
     (("quota", "list", "nobody"), "manage.py tenant list"),
 )

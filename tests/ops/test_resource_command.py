@@ -72,7 +72,7 @@ def test_an_override_of_a_resource_that_is_gone_is_told_and_can_be_cleared(datab
 
 
 REFUSED = (
-    (("set", "gpu", "capacity=1", *WHY), "there is no resource 'gpu'; choose from db:main, llm:default"),
+    (("set", "gpu", "capacity=1", *WHY), "there is no resource 'gpu'; choose from browser, db:main, llm:default"),
     (("set", "llm:default", "capacity", *WHY), "must be FIELD=VALUE"),
     (("set", "llm:default", "capacity=", *WHY), "must be FIELD=VALUE"),
     (("set", "llm:default", "capacity=1", "capacity=2", *WHY), "capacity: is given twice"),
