@@ -26,7 +26,7 @@ def test_a_worker_killed_after_the_2xx_delivers_at_most_the_same_token_again(rou
         payload = {"url": receiver.url("/done"), "body": {"n": 1}}
         (task,) = route.stage.submit("tool.webhook", input=json.dumps(payload))
 
-        assert answered.wait(20), "no delivery came"
+        assert answered.wait(90), "no delivery came"
         assert route.stage.state(task) == "running"
         worker.kill()
         worker.wait()
@@ -34,7 +34,7 @@ def test_a_worker_killed_after_the_2xx_delivers_at_most_the_same_token_again(rou
             "UPDATE worker_session SET beat_at = beat_at - interval '1 minute' WHERE pid = %s", (worker.pid,)
         )
         route.worker("tool_write")
-        wait_until(lambda: route.stage.state(task) == "succeeded", within_s=30)
+        wait_until(lambda: route.stage.state(task) == "succeeded", within_s=90)
         seen = list(receiver.seen)
     tokens = {one.headers["idempotency-key"] for one in seen}
     (token,) = tokens
