@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_a_worker_killed_after_the_2xx_delivers_at_most_the_same_token_again(rou
         route.dispatcher()
         worker = route.worker("tool_write")
         receiver.pages["/done"] = [Page(status=201), Page(status=status), Page(status=200)]
-        _before_the_first_answer(receiver, lambda: os.kill(worker.pid, signal.SIGSTOP), answered)
+        _before_the_first_answer(receiver, lambda: _stop(worker.pid), answered)
         payload = {"url": receiver.url("/done"), "body": {"n": 1}}
         (task,) = route.stage.submit("tool.webhook", input=json.dumps(payload))
 
@@ -44,6 +45,15 @@ def test_a_worker_killed_after_the_2xx_delivers_at_most_the_same_token_again(rou
     assert events.count("succeed") == 1 and events[:5] == ["submit", "claim", "step_started", "lose", "claim"]
     assert route.stage.row(task)["lost_starts"] == 1
     assert route.stage.one("SELECT count(*) FROM attempt WHERE verdict = 'succeed'") == 1
+
+
+def _stop(pid: int) -> None:
+    """Stop a process; the kernel does it thread by thread, some time after it was asked."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = list(Path(f"/proc/{pid}/task").iterdir())
+    wait_until(
+        lambda: all((one / "stat").read_text().rpartition(")")[2].split()[0] == "T" for one in threads), within_s=10
+    )
 
 
 def _before_the_first_answer(receiver: Site, act: Callable[[], None], answered: threading.Event) -> None:
