@@ -60,11 +60,11 @@ def ask(
     Raises: as `ctx.call`; Permanent when this worker isn't set up, or the answer is neither text nor a call of a tool.
     """
     access = models.access(model)
-    timeout_s = _timeout_s()
+    endpoint = client(access)
     most = max_tokens + TOKENS_TO_THINK
 
     def send(call: Calling) -> Any:
-        answer = _sent(access, timeout_s, messages, most, tools)
+        answer = _sent(endpoint, access, messages, most, tools)
         if answer.usage:  # else what was reserved stays charged
             call.used((answer.usage.prompt_tokens or 0) + (answer.usage.completion_tokens or 0))
             _usual.learn(access.name, answer.usage.completion_tokens or 0)
@@ -104,8 +104,8 @@ def storable(text: str) -> str:
 
 
 def _sent(
+    endpoint: "openai.OpenAI",
     access: Access,
-    timeout_s: float,
     messages: Sequence[Mapping[str, Any]],
     most: int,
     tools: Sequence[Mapping[str, Any]],
@@ -114,7 +114,7 @@ def _sent(
 
     given: Any = {"tools": list(tools)} if tools else {}  # TypedDicts of the client, for each role and kind of tool
     try:
-        answer = _client(access, timeout_s).chat.completions.create(
+        answer = endpoint.chat.completions.create(
             model=access.upstream,
             messages=list(messages),  # type: ignore[arg-type]  # the same
             max_completion_tokens=most,
@@ -145,11 +145,15 @@ def _heard(response: "httpx2.Response") -> None:
     calling.heard(response.headers)
 
 
-def _client(access: Access, timeout_s: float) -> "openai.OpenAI":
-    """Return this process's client for an endpoint: one, with one bounded pool of connections, for all threads."""
+def client(access: Access) -> "openai.OpenAI":
+    """Return this process's client for a model's endpoint: one, with one bounded pool of connections, for all threads.
+
+    Raises: Permanent when LLM_TIMEOUT_S makes no sense.
+    """
     import httpx2  # what the openai client itself speaks HTTP with
     import openai
 
+    timeout_s = _timeout_s()
     wanted = (os.getpid(), access.base_url, access.api_key, timeout_s)
     with _clients_lock:
         if wanted not in _clients:

@@ -4,9 +4,7 @@ Models, addresses and the names of the variables that hold keys stand in config/
 is made and goes nowhere else. The client sends each request once; trying again is the task layer's.
 """
 
-import os
-import threading
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -18,7 +16,7 @@ from harness.kinds import (
     Permanent,
     RateLimited,
     Transient,
-    calling,
+    completions,
     estimates,
     kind,
     models,
@@ -27,19 +25,11 @@ from harness.kinds.models import Access
 from tasks.llm_chat import shorter
 from tasks.llm_chat.streaming import Reader
 
-if TYPE_CHECKING:
-    import httpx2
-    import openai
-
-TIMEOUT_S = 60.0  # the longest silence of a provider; LLM_TIMEOUT_S changes it
-CONNECT_S = 5.0
 MESSAGES = 200
 CONTENT_CHARS = 200_000  # of all messages together; the request as a whole has its limit at the door too
 CHARS_A_TOKEN = 4  # of an estimate, where the provider counts nothing
 TOKENS_A_MESSAGE = 4
 
-_clients: dict[tuple[int, str, str, float], "openai.OpenAI"] = {}
-_clients_lock = threading.Lock()
 _usual = estimates.Usual()
 
 
@@ -111,7 +101,7 @@ class _Answer:
         if not choices:
             return ""
         self.finish_reason = choices[0].finish_reason or self.finish_reason
-        text = _storable((choices[0].delta and choices[0].delta.content) or "")
+        text = completions.storable((choices[0].delta and choices[0].delta.content) or "")
         self.pieces.append(text)
         return text
 
@@ -187,8 +177,8 @@ def chat(ctx: Context, payload: Conversation) -> Reply:
         raise Permanent(f"{access.name} gave an empty answer (finish_reason: {answer.finish_reason})")
     return Reply(
         text=text,
-        model=_storable(answer.model or access.upstream),
-        finish_reason=_storable(answer.finish_reason),
+        model=completions.storable(answer.model or access.upstream),
+        finish_reason=completions.storable(answer.finish_reason),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         usage_estimated=estimated,
@@ -201,7 +191,7 @@ def _begin(access: Access, payload: Conversation) -> Any:
     import openai
 
     messages: Any = [message.model_dump() for message in payload.messages]  # a TypedDict for each role
-    return _client(access).chat.completions.create(
+    return completions.client(access).chat.completions.create(
         model=access.upstream,
         messages=messages,
         max_completion_tokens=payload.max_tokens,
@@ -242,46 +232,3 @@ def _classed(error: Exception) -> Exception:
         case ValueError() | AttributeError() | TypeError():
             return Transient(f"the provider's stream isn't what it should be: {type(error).__name__}")
     return error
-
-
-def _storable(text: str) -> str:
-    """Return the text without what a database refuses: NUL, and halves of surrogate pairs."""
-    return text.replace("\x00", "").encode("utf-8", "replace").decode()
-
-
-def _timeout_s() -> float:
-    value = os.environ.get("LLM_TIMEOUT_S", "").strip()
-    try:
-        seconds = float(value) if value else TIMEOUT_S
-    except ValueError:
-        seconds = float("nan")
-    if not 0.1 <= seconds < 1e7:
-        raise Permanent(f"LLM_TIMEOUT_S must be a number of at least 0.1, not {value!r}")
-    return seconds
-
-
-def _heard(response: "httpx2.Response") -> None:
-    calling.heard(response.headers)
-
-
-def _client(access: Access) -> "openai.OpenAI":
-    """Return this process's client for an endpoint: one, with one bounded pool of connections, for all threads."""
-    import httpx2  # what the openai client itself speaks HTTP with
-    import openai
-
-    timeout_s = _timeout_s()
-    wanted = (os.getpid(), access.base_url, access.api_key, timeout_s)
-    with _clients_lock:
-        if wanted not in _clients:
-            limits = httpx2.Limits(max_connections=calling.CONNECTIONS, max_keepalive_connections=calling.CONNECTIONS)
-            timeout = httpx2.Timeout(timeout_s, connect=CONNECT_S, pool=CONNECT_S)
-            _clients[wanted] = openai.OpenAI(
-                base_url=access.base_url,
-                api_key=access.api_key,
-                max_retries=0,
-                timeout=timeout,
-                http_client=httpx2.Client(
-                    limits=limits, timeout=timeout, follow_redirects=False, event_hooks={"response": [_heard]}
-                ),
-            )
-        return _clients[wanted]

@@ -13,8 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.engine.answers import call, classify
-from harness.kinds import Cancelled, Permanent, RateLimited, TimedOut, Transient
-from tasks.llm_chat import kind
+from harness.kinds import Cancelled, Permanent, RateLimited, TimedOut, Transient, completions
 from tasks.llm_chat.kind import Conversation, Message, chat
 
 Send = Callable[[bytes], None]
@@ -82,8 +81,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     monkeypatch.delenv("LLM_TIMEOUT_S", raising=False)
     yield playing
     playing.go_on.set()
-    while kind._clients:
-        kind._clients.popitem()[1].close()
+    completions.close()
     playing.server.shutdown()
     playing.server.server_close()
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.engine.answers import classify
-from harness.kinds import Context, Permanent, RateLimited, TimedOut, Transient
+from harness.kinds import Context, Permanent, RateLimited, TimedOut, Transient, completions
 from harness.ops.emulator import server
 from harness.ops.emulator.behaviour import Behaviour
 from harness.policy.errors import ErrorClass
@@ -29,8 +29,7 @@ def closed_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("LLM_BASE_URL", "LLM_API_KEY", "LLM_PROMPT_CHARS", "LLM_TIMEOUT_S"):
         monkeypatch.delenv(name, raising=False)
     yield
-    while kind._clients:
-        kind._clients.popitem()[1].close()
+    completions.close()
 
 
 @pytest.fixture
@@ -65,8 +64,7 @@ def ask_one_that_answers(monkeypatch: pytest.MonkeyPatch, ctx: Context, *answer:
         try:
             return summarize(ctx, Source(text=TEXT))
         finally:
-            while kind._clients:
-                kind._clients.popitem()[1].close()
+            completions.close()
             odd.shutdown()
 
 
@@ -147,7 +145,7 @@ def test_a_provider_that_is_down_is_a_matter_of_the_network(ctx: Context, monkey
     [b'{"choices": []}', b'{"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": " "}}]}'],
 )
 def test_an_empty_summary_fails_at_once(ctx: Context, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    with pytest.raises(Permanent, match="empty summary"):
+    with pytest.raises(Permanent, match="empty answer"):
         ask_one_that_answers(monkeypatch, ctx, content)
 
 

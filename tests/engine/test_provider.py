@@ -15,8 +15,8 @@ import pytest
 
 from harness.engine import execute
 from harness.engine.downstream import Downstream
+from harness.kinds import completions
 from harness.ops.emulator.behaviour import Behaviour
-from tasks.llm_chat import kind as llm_chat
 from tasks.llm_chat.test_kind import END, HEAD, Provider, Send, event, piece, whole
 from tests.engine.line import LLM, Line, opened
 from tests.ops.emulator.callers import emulated
@@ -34,8 +34,7 @@ def line(stage: Stage, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("LLM_TIMEOUT_S", "5")
     with opened(stage, broker_url, connections=4) as line:
         yield line
-    while llm_chat._clients:
-        llm_chat._clients.popitem()[1].close()
+    completions.close()
 
 
 @pytest.fixture
