@@ -27,6 +27,7 @@ class TaskRow:
     tenant: str
     kind: str
     pool: str
+    priority: int
     i: int
     effects: int
     state: str
@@ -99,11 +100,15 @@ class LeaseSeen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """All leases at one moment, in one snapshot. `slots`: of the sessions that lived then or until shortly before."""
+    """All leases at one moment, in one snapshot. `slots`: of the sessions that lived then or until shortly before.
+
+    `paused`: the queues (`<pool>.p<priority>`) that pressure paused.
+    """
 
     at_s: float
     slots: Mapping[str, int]
     leases: tuple[LeaseSeen, ...]
+    paused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,6 +198,7 @@ class History:
                 at_s=one["at_s"],
                 slots=one["slots"],
                 leases=tuple(_build(LeaseSeen, lease) for lease in one["leases"]),
+                paused=tuple(one["paused"]),
             )
             for one in values["samples"]
         )

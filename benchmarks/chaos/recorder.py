@@ -23,10 +23,11 @@ SELECT extract(epoch FROM clock_timestamp())::double precision,
      GROUP BY pool.key) x),
   (SELECT coalesce(jsonb_agg(jsonb_build_array(l.id, l.pool, l.via, tenant.name, l.run_id, l.signature, l.pid,
      l.claimed_at IS NOT NULL, ARRAY(SELECT task_id FROM lease_member m WHERE m.lease_id = l.id))), '[]')
-   FROM lease l JOIN tenant ON tenant.id = l.tenant_id)
+   FROM lease l JOIN tenant ON tenant.id = l.tenant_id),
+  ARRAY(SELECT key FROM pause WHERE scope = 'pool_priority' AND source = 'pressure' AND resumed_at IS NULL ORDER BY key)
 """
 _TASKS = """
-SELECT t.id, t.public_id::text, tenant.name, t.kind, t.pool, coalesce((b.input ->> 'i')::integer, -1),
+SELECT t.id, t.public_id::text, tenant.name, t.kind, t.pool, t.priority, coalesce((b.input ->> 'i')::integer, -1),
        coalesce((b.input ->> 'effects')::integer, 0), t.state, t.event_no, t.holds,
        extract(epoch FROM t.not_before - clock_timestamp())::double precision,
        EXISTS (SELECT FROM lease_member m WHERE m.task_id = t.id)
@@ -84,7 +85,7 @@ def sample(connection: psycopg.Connection[Any]) -> Sample:
     """Return all leases and the slots there are, in one snapshot."""
     row = connection.execute(_SAMPLE, {"linger_s": LINGER_S}).fetchone()
     assert row is not None
-    return Sample(at_s=row[0], slots=row[1], leases=tuple(_lease(*values) for values in row[2]))
+    return Sample(at_s=row[0], slots=row[1], leases=tuple(_lease(*values) for values in row[2]), paused=tuple(row[3]))
 
 
 def _lease(
@@ -151,13 +152,14 @@ def tasks(connection: psycopg.Connection[Any]) -> tuple[TaskRow, ...]:
             tenant=row[2],
             kind=row[3],
             pool=row[4],
-            i=row[5],
-            effects=row[6],
-            state=row[7],
-            event_no=row[8],
-            holds=tuple(row[9]),
-            due_in_s=row[10],
-            leased=row[11],
+            priority=row[5],
+            i=row[6],
+            effects=row[7],
+            state=row[8],
+            event_no=row[9],
+            holds=tuple(row[10]),
+            due_in_s=row[11],
+            leased=row[12],
         )
         for row in connection.execute(_TASKS)
     )

@@ -75,7 +75,8 @@ def token(task: str) -> str:
 class Recovery:
     """One task that was lost with a killed process: how long it took until it was given up, and claimed again.
 
-    `losses`: how often it had been lost by then; after two it waits for a slot of the quarantine.
+    `losses`: how often it had been lost by then; after two it waits for a slot of the quarantine. `paused`: whether
+    pressure paused its queue meanwhile, so that it waited for that, too.
     """
 
     role: str
@@ -84,6 +85,7 @@ class Recovery:
     lost_s: float
     claimed_s: float
     losses: int
+    paused: bool
 
 
 def recoveries(seen: View) -> list[Recovery]:
@@ -113,6 +115,11 @@ def recoveries(seen: View) -> list[Recovery]:
                             lost_s=round(given_up.at_s - fault.at_s, 2),
                             claimed_s=round(again.at_s - fault.at_s, 2),
                             losses=sum(event.event == Event.LOSE and event.at_s <= again.at_s for event in trace),
+                            paused=any(
+                                f"{rows[task].pool}.p{rows[task].priority}" in sample.paused
+                                for sample in seen.history.samples
+                                if given_up.at_s <= sample.at_s <= again.at_s
+                            ),
                         )
                     )
     return sorted(found, key=lambda one: one.claimed_s)

@@ -43,6 +43,7 @@ def row(id: int, task: str, state: str, events: int, **more: object) -> TaskRow:
         tenant="gamma",
         kind="bench.effect.cpu",
         pool="cpu",
+        priority=3,
         i=id,
         effects=1,
         state=state,
@@ -152,6 +153,17 @@ def test_a_sound_history_has_nothing_wrong_and_says_how_long_the_recovery_took()
     assert check(SOUND) == []
     (recovery,) = recoveries(view(SOUND))
     assert (recovery.task, recovery.lost_s, recovery.claimed_s, recovery.losses) == (A, 17.5, 19.0, 1)
+
+
+def test_a_recovery_that_waited_for_a_pause_by_pressure_says_so() -> None:
+    (recovery,) = recoveries(view(SOUND))
+    assert not recovery.paused
+    last = SOUND.samples[-1]
+    for at_s, queue, waited in ((23.0, "cpu.p3", True), (23.0, "cpu.p2", False), (20.0, "cpu.p3", False)):
+        seen = replace(last, at_s=at_s, leases=(), paused=(queue,))
+        samples = tuple(sorted((*SOUND.samples, seen), key=lambda one: one.at_s))
+        (recovery,) = recoveries(view(replace(SOUND, samples=samples)))
+        assert recovery.paused is waited, (at_s, queue)
 
 
 def test_a_history_survives_being_written_and_read() -> None:
