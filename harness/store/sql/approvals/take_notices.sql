@@ -26,4 +26,5 @@ u AS (
 )
 SELECT u.id, u.asks, u.tenant_id, u.url, u.notify_tries, t.public_id, t.kind, b.title, u.prompt, u.choices, u.deny, u.asked_at,
        u.deadline
-FROM u JOIN task t ON t.id = u.task_id LEFT JOIN task_body b ON b.task_id = u.task_id
+FROM u CROSS JOIN LATERAL (SELECT public_id, kind FROM task WHERE id = u.task_id LIMIT 1) t
+LEFT JOIN LATERAL (SELECT title FROM task_body WHERE task_id = u.task_id LIMIT 1) b ON true

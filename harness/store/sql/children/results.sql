@@ -4,5 +4,5 @@
 SELECT t.public_id, t.kind, b.output::text, b.error::text
 FROM unnest(%(firsts)s::bigint[], %(counts)s::integer[]) WITH ORDINALITY AS x(first, n, nth)
 JOIN task t ON t.id >= x.first AND t.id < x.first + x.n AND t.parent_id = %(parent)s
-LEFT JOIN task_body b ON b.task_id = t.id
+LEFT JOIN LATERAL (SELECT output, error FROM task_body WHERE task_id = t.id LIMIT 1) b ON true
 ORDER BY x.nth, t.id

@@ -6,5 +6,5 @@ SELECT coalesce((SELECT count(*) FROM gathering g CROSS JOIN LATERAL unnest(g.fi
                  WHERE g.task_id = %(task)s), 0)::integer,
        (SELECT total FROM gathering WHERE task_id = %(task)s), (SELECT need FROM gathering WHERE task_id = %(task)s),
        (SELECT count(*) FROM dependency WHERE task_id = %(task)s AND NOT met)::integer,
-       (SELECT count(*) FROM dependency d JOIN task p ON p.id = d.on_id
+       (SELECT count(*) FROM dependency d CROSS JOIN LATERAL (SELECT state, finished_at FROM task WHERE id = d.on_id LIMIT 1) p
         WHERE d.task_id = %(task)s AND NOT d.met AND p.finished_at IS NOT NULL AND p.state <> 'succeeded')::integer

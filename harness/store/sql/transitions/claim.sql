@@ -63,5 +63,5 @@ c AS (
 SELECT t.lease_id, t.id, t.public_id, t.tenant_id, t.run_id, t.kind, t.version, t.release_no, t.attempts_used,
        t.postponements, t.lost_starts, b.input, t.late, extract(epoch FROM t.deadline - clock_timestamp())::double precision,
        t.token_epoch, t.priority, extract(epoch FROM clock_timestamp())::double precision, t.degraded
-FROM t JOIN task_body b ON b.task_id = t.id
+FROM t CROSS JOIN LATERAL (SELECT input FROM task_body WHERE task_id = t.id LIMIT 1) b -- by key, whatever it held when this was planned
 ORDER BY t.lease_id, t.ordinal
