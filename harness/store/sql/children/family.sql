@@ -3,4 +3,4 @@
 WITH r AS (
     SELECT coalesce(nullif(%(run)s::bigint, 0), (SELECT run_id FROM task WHERE parent_id = %(parent)s LIMIT 1)) AS id
 )
-SELECT r.id, (SELECT count(*) FROM task t WHERE t.run_id = r.id AND t.run_id <> 0 AND t.parent_id IS NOT NULL) FROM r
+SELECT r.id, (SELECT count(*) FROM task t WHERE t.run_id = r.id AND t.run_id <> 0 AND (t.parent_id IS NOT NULL)::integer = 1) FROM r
