@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from harness.policy.admission import TenantFacts
+from harness.policy.errors import NotFound
 from harness.store import sql
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
@@ -127,6 +128,14 @@ def task(connection: Connection, public_id: uuid.UUID) -> TaskView | None:
     """Return one task."""
     row = connection.execute(sql.load("queries/task_one"), {"task": public_id}).fetchone()
     return TaskView(*row) if row else None
+
+
+def the_task(connection: Connection, public_id: uuid.UUID) -> TaskView:
+    """Return one task. Raises: NotFound."""
+    found = task(connection, public_id)
+    if found is None:
+        raise NotFound(f"there is no task {public_id}")
+    return found
 
 
 def tasks(

@@ -119,14 +119,12 @@ def _do(
 ) -> Do:
     note = policy.check_note(reason)
     with held(connection, tenant):
-        found = queries.task(connection, task)
-        decided = None
-        if found is not None:
-            by = transitions.By(actor=actor, reason=note)
-            try:
-                decided = transitions.decide(connection, found.id, rule, verdict=verdict, by=by, told=told, only=only)
-            except psycopg.errors.LockNotAvailable as error:
-                raise Unavailable(LOCKED) from error
+        found = queries.the_task(connection, task)
+        by = transitions.By(actor=actor, reason=note)
+        try:
+            decided = transitions.decide(connection, found.id, rule, verdict=verdict, by=by, told=told, only=only)
+        except psycopg.errors.LockNotAvailable as error:
+            raise Unavailable(LOCKED) from error
     if decided is None:
         raise NotFound(f"there is no task {task}")
     if isinstance(decided.done, No):

@@ -74,9 +74,7 @@ def _do(
 ) -> Done:
     check_reason(reason)
     with held(connection, tenant):
-        found = queries.task(connection, task)
-        if found is None:
-            raise NotFound(f"there is no task {task}")
+        found = queries.the_task(connection, task)
         by = transitions.By(actor=actor, reason=reason)
         try:
             done = transitions.act(connection, [found.id], decide, asked, by).get(found.id)

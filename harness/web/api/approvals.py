@@ -10,7 +10,7 @@ from ninja import Query, Router
 
 from harness.engine import approve, expect
 from harness.engine.approve import Answered, Link, links
-from harness.policy.errors import Conflict, NotFound
+from harness.policy.errors import Conflict
 from harness.policy.lifecycle import State
 from harness.store import approvals, queries
 from harness.store.approvals import Approval, Asked
@@ -97,7 +97,7 @@ async def of_task(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id) as now:
-            task = _task(connection, task_id)
+            task = queries.the_task(connection, task_id)
             found = approvals.of_task(connection, task.id, most=OF_TASK_MOST)
         items = [ApprovalOut(**_members(one, task.state, now)) for one in found]
         return answers.answer(AskedOut(task_id=task_id, items=items))
@@ -122,7 +122,7 @@ async def make_link(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
         def look(connection: Connection) -> HttpResponse:
             with queries.as_tenant(connection, caller.tenant.id) as now:
-                task = _task(connection, task_id)
+                task = queries.the_task(connection, task_id)
                 found = approvals.last(connection, task.id)
             if found is None or not _waits(found, task.state):
                 raise Conflict(
@@ -153,7 +153,7 @@ def _route(name: str, model: type[DenyIn], act: Callable[..., Answered]) -> None
             def do(connection: Connection) -> HttpResponse:
                 done = act(connection, task_id, tenant=caller.tenant.id, actor=caller.actor, **said)
                 with queries.as_tenant(connection, caller.tenant.id):
-                    task = _task(connection, task_id)
+                    task = queries.the_task(connection, task_id)
                     eta = expect.of_tasks(connection, [task]).get(task.id)
                 return answers.answer(
                     DecidedOut(outcome=done.outcome, choice=done.choice, task=answers.task_out(task, eta))
@@ -178,13 +178,6 @@ def _route(name: str, model: type[DenyIn], act: Callable[..., Answered]) -> None
 _route("approve", ApproveIn, approve.approve)
 _route("deny", DenyIn, approve.deny)
 _route("reask", DenyIn, approve.reask)
-
-
-def _task(connection: Connection, task_id: uuid.UUID) -> queries.TaskView:
-    task = queries.task(connection, task_id)
-    if task is None:
-        raise NotFound(f"there is no task {task_id}")
-    return task
 
 
 def _waits(one: Approval, state: str) -> bool:

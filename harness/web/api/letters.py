@@ -11,7 +11,7 @@ from ninja import Query, Router
 from harness.engine import expect, letters, operate
 from harness.engine.letters import Wanted
 from harness.engine.operate import KEEP, Forecast, Tally
-from harness.policy.errors import Invalid, NotFound
+from harness.policy.errors import Invalid
 from harness.store import queries
 from harness.store.database import Connection
 from harness.store.letters import END_OF_TIME, Letter, Place
@@ -199,10 +199,8 @@ async def redrive_one(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
                 )
                 outcome, anew = done.outcome, done.anew
             with queries.as_tenant(connection, caller.tenant.id):
-                task = queries.task(connection, task_id)
-                eta = expect.of_tasks(connection, [task]).get(task.id) if task else None
-            if task is None:
-                raise NotFound(f"there is no task {task_id}")
+                task = queries.the_task(connection, task_id)
+                eta = expect.of_tasks(connection, [task]).get(task.id)
             told = answers.task_out(task, eta)
             return answers.answer(Redriven(outcome=outcome, anew=anew, preview=preview, task=told))
 

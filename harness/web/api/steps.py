@@ -44,7 +44,7 @@ async def list_steps(
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            found = stored.page(connection, _task(connection, task_id), after=after, most=limit)
+            found = stored.page(connection, queries.the_task(connection, task_id).id, after=after, most=limit)
         following = answers.cursor(found[-1].ordinal) if len(found) == limit else None
         return answers.answer(
             StepPage(task_id=task_id, items=[StepOut(**_members(one)) for one in found], next=following)
@@ -66,7 +66,7 @@ async def read(request: HttpRequest, task_id: uuid.UUID, ordinal: int) -> HttpRe
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            task = _task(connection, task_id)
+            task = queries.the_task(connection, task_id).id
             found = stored.page(connection, task, after=ordinal - 1, most=1) if 0 < ordinal <= LAST_ORDINAL else []
             if not found or found[0].ordinal != ordinal:
                 raise NotFound(f"task {task_id} has no step {ordinal}")
@@ -74,13 +74,6 @@ async def read(request: HttpRequest, task_id: uuid.UUID, ordinal: int) -> HttpRe
         return answers.answer(StepWhole(**_members(found[0]), result=None if text is None else json.loads(text)))
 
     return await serving.on_thread(lambda: serving.with_connection(look))
-
-
-def _task(connection: Connection, task_id: uuid.UUID) -> int:
-    task = queries.task(connection, task_id)
-    if task is None:
-        raise NotFound(f"there is no task {task_id}")
-    return task.id
 
 
 def _members(one: StepView) -> dict[str, object]:

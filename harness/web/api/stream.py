@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 from ninja import Router
 from pydantic import BaseModel, Field
 
-from harness.policy.errors import Invalid, NotFound, Unavailable
+from harness.policy.errors import Invalid, Unavailable
 from harness.policy.lifecycle import TERMINAL
 from harness.store import queries
 from harness.store.database import Connection
@@ -65,7 +65,7 @@ async def output(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
     def look(connection: Connection) -> str:
         with queries.as_tenant(connection, caller.tenant.id):
-            return _found(connection, task_id).state
+            return queries.the_task(connection, task_id).state
 
     state = await serving.on_thread(lambda: serving.with_connection(look))
     try:
@@ -119,7 +119,7 @@ async def stream(request: HttpRequest, task_id: uuid.UUID) -> HttpResponseBase:
 
     def look(connection: Connection) -> tuple[queries.TaskView, list[EventView]]:
         with queries.as_tenant(connection, caller.tenant.id):
-            task = _found(connection, task_id)
+            task = queries.the_task(connection, task_id)
             events: list[EventView] = []
             while page := queries.trace(connection, task.id, after=events[-1].seq if events else seq, most=PAGE):
                 events += page
@@ -221,10 +221,3 @@ def _last(text: str | None) -> tuple[int, Position]:
     if not numbers or max(numbers) >= 2**31:
         raise Invalid("Last-Event-ID: not the id of an event of this stream", field="Last-Event-ID")
     return numbers[0], (numbers[1], numbers[2])
-
-
-def _found(connection: Connection, task_id: uuid.UUID) -> queries.TaskView:
-    task = queries.task(connection, task_id)
-    if task is None:
-        raise NotFound(f"there is no task {task_id}")
-    return task

@@ -10,7 +10,6 @@ from ninja import Query, Router
 
 from harness.engine import expect, submit
 from harness.policy import admission, terms
-from harness.policy.errors import NotFound
 from harness.policy.lifecycle import State
 from harness.store import queries, search, steps
 from harness.store.database import Connection
@@ -66,7 +65,7 @@ async def create(request: HttpRequest) -> HttpResponse:
             (task_id,) = accepted.task_ids
             if accepted.existing:
                 with queries.as_tenant(connection, caller.tenant.id):
-                    return answers.answer(answers.task_made(_found(connection, task_id), existing=True))
+                    return answers.answer(answers.task_made(queries.the_task(connection, task_id), existing=True))
             made = TaskMade(
                 task_id=task_id,
                 state=State.QUEUED,
@@ -147,7 +146,7 @@ async def read(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            task = _found(connection, task_id)
+            task = queries.the_task(connection, task_id)
             used = costs.of_task(connection, task)
             so_far = steps.so_far(connection, task.id)
             eta = expect.of_tasks(connection, [task]).get(task.id)
@@ -176,7 +175,7 @@ async def trace(
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            task = _found(connection, task_id)
+            task = queries.the_task(connection, task_id)
             events = queries.trace(connection, task.id, after=after, most=limit)
         following = answers.cursor(events[-1].seq) if len(events) == limit else None
         return answers.answer(
@@ -184,10 +183,3 @@ async def trace(
         )
 
     return await serving.on_thread(lambda: serving.with_connection(look))
-
-
-def _found(connection: Connection, task_id: uuid.UUID) -> queries.TaskView:
-    task = queries.task(connection, task_id)
-    if task is None:
-        raise NotFound(f"there is no task {task_id}")
-    return task

@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from harness.engine import expect, operate
-from harness.policy.errors import NotFound
 from harness.store import queries
 from harness.store.database import Connection
 from harness.web.api import answers, documents, reading
@@ -59,10 +58,8 @@ def _route(name: str, model: type[ReasonIn] | type[PriorityIn]) -> None:
                     connection, task_id, tenant=caller.tenant.id, actor=caller.actor, **asked.model_dump()
                 )
                 with queries.as_tenant(connection, caller.tenant.id):
-                    task = queries.task(connection, task_id)
-                    eta = expect.of_tasks(connection, [task]).get(task.id) if task else None
-                if task is None:
-                    raise NotFound(f"there is no task {task_id}")
+                    task = queries.the_task(connection, task_id)
+                    eta = expect.of_tasks(connection, [task]).get(task.id)
                 acted = Acted(outcome=done.outcome, task=answers.task_out(task, eta))
                 return answers.answer(acted, 202 if done.outcome == "wished" else 200)
 

@@ -9,7 +9,6 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from harness.engine import why as engine_why
 from harness.engine.why import Bound, Spent, Why
-from harness.policy.errors import NotFound
 from harness.policy.reasons import AHEAD_MOST, Code, Fact, Who
 from harness.store import queries
 from harness.store.database import Connection
@@ -78,9 +77,7 @@ async def why(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
     def look(connection: Connection) -> HttpResponse:
         with queries.as_tenant(connection, caller.tenant.id):
-            task = queries.task(connection, task_id)
-            if task is None:
-                raise NotFound(f"there is no task {task_id}")
+            task = queries.the_task(connection, task_id)
             return answers.answer(why_out(task, engine_why.why(connection, task)))
 
     return await serving.on_thread(lambda: serving.with_connection(look))

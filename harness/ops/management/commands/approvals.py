@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from harness.engine import approve
 from harness.engine.approve import Link, links
 from harness.ops.operators import author, table, tenant_named, told
-from harness.policy.errors import Conflict, NotFound
+from harness.policy.errors import Conflict
 from harness.policy.lifecycle import State
 from harness.store import approvals, queries
 from harness.store.approvals import Asked
@@ -101,9 +101,7 @@ class Command(BaseCommand):
 
 
 def _link(connection: Connection, options: dict[str, Any]) -> str:
-    task = queries.task(connection, options["task"])
-    if task is None:
-        raise NotFound(f"there is no task {options['task']}")
+    task = queries.the_task(connection, options["task"])
     last = approvals.last(connection, task.id)
     if last is None or not last.open or task.state != State.WAITING_APPROVAL:
         raise Conflict(f"the task doesn't wait for a decision: it is {task.state.replace('_', ' ')}")
