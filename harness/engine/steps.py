@@ -86,8 +86,7 @@ class Steps:
         self._under_way = 0
         self._replays = 0
         self._differs: Differs | None = None  # once seen, nothing more is done
-        self._parked: Parked | None = None
-        self._asked: Asked | None = None  # once asked, nothing more is done
+        self._left: Parked | Asked | None = None  # how the attempt ends; once asked, nothing more is done
 
     @property
     def replayed(self) -> int:
@@ -113,11 +112,8 @@ class Steps:
             before = _inside.set(Open(self, name, token, record.ordinal))
             try:
                 value = fn()
-            except Parked as parked:
-                self._parked = parked
-                raise
-            except Asked as asked:
-                self._asked = asked
+            except (Parked, Asked) as left:
+                self._left = self._left or left
                 raise
             finally:
                 _inside.reset(before)
@@ -172,8 +168,8 @@ class Steps:
     def _take(self, name: str, key: str, do: Callable[[Record, int], Any]) -> Any:
         # 1. Come to it
         self._refuse(name, key)
-        if self._asked is not None:
-            raise self._asked
+        if isinstance(self._left, Asked):
+            raise self._left
         self._checkpoint()
         with self._lock:
             if self._lines is None:
@@ -209,10 +205,8 @@ class Steps:
         """Raises: what the code came to, whatever it did about it: StepMismatch (another step), Parked, Asked."""
         if self._differs is not None:
             raise StepMismatch(self._differs.message)
-        if self._parked is not None:
-            raise self._parked
-        if self._asked is not None:
-            raise self._asked
+        if self._left is not None:
+            raise self._left
 
     def alone(self, name: str) -> int:
         """Return the ordinal of the step that the caller is in. Raises: Permanent while others are under way."""
@@ -241,17 +235,8 @@ class Steps:
         lines: dict[str, _Line] = {}
         if self._task.release_no == 1:
             return lines
-        while True:
-            self._checkpoint()
-            try:
-                with borrowed(self._process.db) as connection:
-                    records, self._results = stored.recorded(
-                        connection, self._task.id, self._task.release_no, actor=self._process.actor
-                    )
-                break
-            except (Unavailable, psycopg.OperationalError) as away:
-                log.warning("steps_not_read", task=self._task.id, error=str(away))
-                time.sleep(WRITE_AGAIN_S)
+        task, actor = self._task, self._process.actor
+        records, self._results = self.look(lambda db: stored.recorded(db, task.id, task.release_no, actor=actor))
         for record in records:
             lines.setdefault(record.key, _Line()).recorded.append(record)
             self._ordinals = record.ordinal
@@ -300,16 +285,10 @@ class Steps:
 
     def _replayed(self, record: Record) -> Any:
         text = self._results.pop(record.ordinal, None)
-        while text is None:
-            try:
-                with borrowed(self._process.db) as connection:
-                    text = stored.result(connection, self._task.id, record.ordinal)
-                if text is None:
-                    raise LeaseLost(f"step {record.name!r} was recorded, and is gone: the task was sent again")
-            except (Unavailable, psycopg.OperationalError) as away:
-                log.warning("step_not_read", task=self._task.id, error=str(away))
-                time.sleep(WRITE_AGAIN_S)
-                self._checkpoint()
+        if text is None:
+            text = self.look(lambda db: stored.result(db, self._task.id, record.ordinal))
+        if text is None:
+            raise LeaseLost(f"step {record.name!r} was recorded, and is gone: the task was sent again")
         return json.loads(text)
 
     def _beginning(self, record: Record) -> Beginning:
