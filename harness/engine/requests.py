@@ -264,3 +264,19 @@ def beyond_capacity(kind: str, signature: str, resources: Mapping[str, Resource]
         for name, n in needs(signature)
         if name not in resources or n > resources[name].capacity
     )
+
+
+def tied(tasks: Sequence[NewTask], nodes: Sequence[TaskRequest], depends_on: Sequence[Sequence[int]]) -> list[NewTask]:
+    """Return the tasks of a graph. One that waits for others has no time to start in unless it was given one."""
+    waited_for = {on for ons in depends_on for on in ons}
+    return [
+        task
+        if not ons and at not in waited_for
+        else replace(
+            task,
+            depends=bool(ons),
+            linked=at in waited_for,
+            start_by=task.start_by if not ons or node.start_by or node.ttl_s is not None else None,
+        )
+        for at, (task, node, ons) in enumerate(zip(tasks, nodes, depends_on, strict=True))
+    ]

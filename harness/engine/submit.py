@@ -11,14 +11,14 @@ import random
 import time
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import psycopg
 
 from harness.engine import verdict
 from harness.engine.doorway import Doorway
-from harness.engine.requests import Desk, TaskRequest, by_the_clock
+from harness.engine.requests import Desk, TaskRequest, by_the_clock, tied
 from harness.kinds import registry
 from harness.policy import admission, graph, money
 from harness.policy.admission import DEFAULT_TTL_S, Defer, Overload, Reject, TenantFacts
@@ -343,7 +343,7 @@ def _check(
     depends_on: Sequence[Sequence[int]] = ()
     if run and any(node.depends_on or node.name for node in run.nodes):
         depends_on = graph.resolve([node.name for node in run.nodes], [node.depends_on for node in run.nodes])
-        tasks = _tied(tasks, run.nodes, depends_on)
+        tasks = tied(tasks, run.nodes, depends_on)
     return Checked(
         tasks=tasks,
         run=run,
@@ -355,22 +355,6 @@ def _check(
         counted=desk.counted,
         depends_on=depends_on,
     )
-
-
-def _tied(tasks: Sequence[NewTask], nodes: Sequence[TaskRequest], depends_on: Sequence[Sequence[int]]) -> list[NewTask]:
-    """Return the tasks of a graph. One that waits for others has no time to start in unless it was given one."""
-    waited_for = {on for ons in depends_on for on in ons}
-    return [
-        task
-        if not ons and at not in waited_for
-        else replace(
-            task,
-            depends=bool(ons),
-            linked=at in waited_for,
-            start_by=task.start_by if not ons or node.start_by or node.ttl_s is not None else None,
-        )
-        for at, (task, node, ons) in enumerate(zip(tasks, nodes, depends_on, strict=True))
-    ]
 
 
 def _existing(

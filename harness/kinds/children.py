@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from harness.policy.lifecycle import TERMINAL, State
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Children:
@@ -34,9 +36,9 @@ class Child:
     @property
     def succeeded(self) -> bool:
         """Whether it returned."""
-        return self.state == "succeeded"
+        return self.state == State.SUCCEEDED
 
     @property
     def ended(self) -> bool:
         """Whether it is over, one way or the other."""
-        return self.state in ("succeeded", "failed_terminal", "cancelled")
+        return self.state in TERMINAL
