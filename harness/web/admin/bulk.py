@@ -73,14 +73,10 @@ def view(request: HttpRequest, rows: QuerySet[Task], context: dict[str, Any]) ->
     form = _form(verb)(request.POST or None)
     context |= {"back": back, "mark": mark(_after(asked.verb))}
     if request.method == "POST" and form.is_valid():
-        try:
-            fresh = once.take(request, purpose)
-        except once.Stale:
-            form.add_error(None, once.TOO_OLD)
-        else:
-            if fresh:
-                return _done(request, asked, form.cleaned_data, context)
-            messages.info(request, once.ACTED)
+        fresh = once.answered(request, purpose, form)
+        if fresh:
+            return _done(request, asked, form.cleaned_data, context)
+        if fresh is not None:
             return HttpResponseRedirect(back)
     context |= {
         "title": f"{verbs.label_of(asked.verb)} {counted.text}?" if counted.matching else "There is nothing to do",

@@ -12,7 +12,7 @@ from django.urls import reverse
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from harness.engine import approve
-from harness.policy.approvals import NOTE_MOST_CHARS
+from harness.policy.approvals import NOTE_MOST_CHARS, waits
 from harness.policy.errors import HarnessError
 from harness.store import staff
 from harness.store.models import Approval, LeaseMember, Task
@@ -90,15 +90,10 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
     purpose = f"{name} question {question.pk if question else 0} {question.asks if question else 0} of task {task.pk}"
     form = _form(name, question)(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        try:
-            fresh = once.take(request, purpose)
-        except once.Stale:
-            form.add_error(None, once.TOO_OLD)
-        else:
-            if fresh:
-                _do(request, task, question, verb, form.cleaned_data)
-            else:
-                messages.info(request, once.ACTED)
+        fresh = once.answered(request, purpose, form)
+        if fresh:
+            _do(request, task, question, verb, form.cleaned_data)
+        if fresh is not None:
             return HttpResponseRedirect(back)
     context |= {
         "title": f"{verb.label}: {question.prompt if question else ''}",
@@ -145,6 +140,6 @@ def _said(one: Approval, task: Task) -> str:
     if one.verdict is not None:
         what = f"approved ({one.choice})" if one.verdict == "approve" else "denied"
         return f"{what} by {one.decided_by}, {one.decided_at:%Y-%m-%d %H:%M:%S}" + (f": {one.note}" if one.note else "")
-    if one.open and task.state == "waiting_approval":
+    if waits(task.state, is_open=one.open):
         return "waits for a decision" + (f" until {one.deadline:%Y-%m-%d %H:%M:%S}" if one.deadline else "")
     return "nobody decided in time" if "approval_timeout" in task.holds else "nobody decided"

@@ -2,6 +2,8 @@
 
 import uuid
 
+from django import forms
+from django.contrib import messages
 from django.core import signing
 from django.http import HttpRequest
 
@@ -37,3 +39,15 @@ def take(request: HttpRequest, purpose: str) -> bool:
     if user != request.user.pk or meant != purpose:
         raise Stale
     return people.take_form(uuid.UUID(value))
+
+
+def answered(request: HttpRequest, purpose: str, form: forms.Form) -> bool | None:
+    """Take the token of a valid form, and tell when it was taken before (False) or is too old (None: the form says it)."""
+    try:
+        fresh = take(request, purpose)
+    except Stale:
+        form.add_error(None, TOO_OLD)
+        return None
+    if not fresh:
+        messages.info(request, ACTED)
+    return fresh

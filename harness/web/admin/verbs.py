@@ -94,15 +94,10 @@ def view(request: HttpRequest, task: Task | None, name: str, context: dict[str, 
     if request.method == "POST" and form.is_valid():
         _look(request, task, verb, form, context)
     if request.method == "POST" and form.is_valid() and foresee.LOOK not in request.POST:
-        try:
-            fresh = once.take(request, purpose)
-        except once.Stale:
-            form.add_error(None, once.TOO_OLD)
-        else:
-            if fresh:
-                _do(request, task.public_id, name, verb, form.cleaned_data)
-            else:
-                messages.info(request, once.ACTED)
+        fresh = once.answered(request, purpose, form)
+        if fresh:
+            _do(request, task.public_id, name, verb, form.cleaned_data)
+        if fresh is not None:
             return HttpResponseRedirect(back)
     elif request.method != "POST" and name not in _offered(request, task):
         messages.warning(request, f"{label_of(name)} isn't possible now: the task is {task.state.replace('_', ' ')}.")
