@@ -47,11 +47,12 @@ def configured() -> Models:
     return _configured
 
 
-def check(name: str | None) -> None:
-    """Check a model that a client names (None: the default). Raises: ValueError naming those there are."""
+def check(name: str | None) -> str | None:
+    """Return a model that a client names (None: the default), checked. Raises: ValueError naming those there are."""
     known = configured().models
     if name is not None and name not in known:
         raise ValueError(f"there is no model {name!r} here; config/models.toml names {', '.join(sorted(known))}")
+    return name
 
 
 def access(name: str | None = None, environment: Mapping[str, str] | None = None) -> Access:

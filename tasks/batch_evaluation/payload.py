@@ -15,11 +15,6 @@ LINE_MAX_BYTES = 65_536
 Grader = Literal["contains", "equals", "words", "judge"]
 
 
-def _known(name: str | None) -> str | None:
-    models.check(name)
-    return name
-
-
 class Case(BaseModel):
     """One prompt, and what a good answer to it is."""
 
@@ -44,7 +39,7 @@ class Batch(BaseModel):
     instruction: str = Field(
         default="", max_length=20_000, pattern=r"^[^\x00]*$", description="told before each prompt"
     )
-    model: Annotated[str | None, AfterValidator(_known)] = None
+    model: Annotated[str | None, AfterValidator(models.check)] = None
     max_tokens: int = Field(default=512, ge=1, le=8_192)
     share: float = Field(default=1.0, gt=0, le=1, description="of the cases, evenly spread over the data set")
 

@@ -37,11 +37,7 @@ class Question(BaseModel):
     model: str | None = Field(default=None, max_length=200, description="a configured model; without it: the default")
     programs: int = Field(default=3, ge=1, le=5, description="how many the model may write until one does it")
 
-    @field_validator("model")
-    @classmethod
-    def _known(cls, name: str | None) -> str | None:
-        models.check(name)
-        return name
+    _known = field_validator("model")(models.check)
 
     @model_validator(mode="after")
     def _one_source(self) -> "Question":

@@ -52,11 +52,7 @@ class Conversation(BaseModel):
     max_tokens: int = Field(default=1024, ge=1, le=32_768, description="of the answer, at most")
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
 
-    @field_validator("model")
-    @classmethod
-    def _known(cls, name: str | None) -> str | None:
-        models.check(name)
-        return name
+    _known = field_validator("model")(models.check)
 
     @model_validator(mode="after")
     def _fits(self) -> "Conversation":

@@ -10,12 +10,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,29}$")]
 Text = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$")]
 
 
-def _known(name: str | None) -> str | None:
-    models.check(name)
-    return name
-
-
-Model = Annotated[str | None, AfterValidator(_known)]
+Model = Annotated[str | None, AfterValidator(models.check)]
 
 
 class Agent(BaseModel):

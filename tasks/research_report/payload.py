@@ -10,12 +10,7 @@ PASSAGES_MOST = 100
 Line = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
 
-def _known(name: str | None) -> str | None:
-    models.check(name)
-    return name
-
-
-Model = Annotated[str | None, AfterValidator(_known)]
+Model = Annotated[str | None, AfterValidator(models.check)]
 
 
 class Source(BaseModel):
