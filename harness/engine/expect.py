@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from harness.engine.why import depends
 from harness.policy.eta import Trust
 from harness.policy.holds import CHILDREN
 from harness.policy.lifecycle import TERMINAL, State
@@ -104,7 +103,7 @@ def _of_task(task: TaskView, found: Expected | None, made: Pass | None) -> Fores
     if outside and not (state is State.FAILED_RETRYABLE and found is not None):
         code, words = PARKED if task.holds == [CHILDREN] else HELD[state]
         return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
-    if depends(task):
+    if task.depends:
         code, words = DEPENDENT
         return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
     if found is None:

@@ -107,13 +107,8 @@ def said_at(at_s: float, now: datetime) -> str:
     return said
 
 
-def depends(task: TaskView) -> bool:
-    """Return whether a task is kept out of its line by tasks that it depends on: nothing else does without a time."""
-    return task.state == State.QUEUED and not task.ready and not task.released and task.not_before is None
-
-
 def _waits_for_others(task: TaskView) -> bool:
-    return depends(task) or holds.CHILDREN in task.holds
+    return task.depends or holds.CHILDREN in task.holds
 
 
 def _told(reason: Reason, task: TaskView, events: Sequence[EventTold], now: datetime) -> Told:
@@ -138,7 +133,7 @@ def _reasons(
     if task.ready:
         return [_in_line(task, line, last_s)]
     until_s = None if task.not_before is None else task.not_before.timestamp()
-    if of_others is not None and depends(task):
+    if of_others is not None and task.depends:
         facts: dict[str, Fact | None] = {"left": of_others.dependencies, "failed": of_others.failed}
         return [(Reason(Code.DEPENDENCIES, "", facts), last_s)]
     match State(task.state):
@@ -250,7 +245,7 @@ def _waits(task: TaskView, events: Sequence[EventTold], *, now: datetime) -> tup
         now_s=now.timestamp(),
         priority=task.priority,
         planned=task.state == State.QUEUED and task.not_before is not None,
-        depends=depends(task),
+        depends=task.depends,
     )
     begun_here = not events or events[0].event == Event.SUBMIT or any(e.event == Event.REDRIVE for e in events)
     return found, begun_here and sum(wait.code is None for wait in found) <= LINES_MOST

@@ -83,6 +83,11 @@ class No:
     decided: bool = False
 
 
+def waits(state: str, *, is_open: bool) -> bool:
+    """Whether a task's question may be answered now: it is open, and the task waits for that."""
+    return is_open and state == State.WAITING_APPROVAL
+
+
 def check(question: Question) -> None:
     """Check what a kind asks. Raises: Invalid naming the field.
 
@@ -157,7 +162,7 @@ def reask(stand: Standing) -> Do | No:
 
 
 def _not_open(stand: Standing, done: str) -> No | None:
-    if stand.state is State.WAITING_APPROVAL and stand.open:
+    if waits(stand.state, is_open=stand.open):
         return None
     if stand.verdict is not None:
         return No(f"it was decided already: {stand.decided}", decided=True)

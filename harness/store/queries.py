@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.policy.admission import TenantFacts
 from harness.policy.errors import NotFound
+from harness.policy.lifecycle import State
 from harness.store import sql
 from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
@@ -58,6 +59,11 @@ class TaskView:
     scheduled_for: datetime | None
     degraded: str | None
     deferred: bool
+
+    @property
+    def depends(self) -> bool:
+        """Whether tasks that it depends on keep it out of its line: nothing else does without a time."""
+        return self.state == State.QUEUED and not self.ready and not self.released and self.not_before is None
 
 
 @dataclass(frozen=True, slots=True)

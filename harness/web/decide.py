@@ -16,9 +16,8 @@ from django.template.loader import render_to_string
 from harness.engine import approve
 from harness.engine.approve import Link, LinkAltered, LinkExpired, links
 from harness.engine.approve.answers import held, told
-from harness.policy.approvals import NOTE_MOST_CHARS
+from harness.policy.approvals import NOTE_MOST_CHARS, waits
 from harness.policy.errors import Conflict, HarnessError, Invalid, NotFound
-from harness.policy.lifecycle import State
 from harness.store import approvals
 from harness.store.approvals import Asked
 from harness.store.database import Connection
@@ -113,7 +112,7 @@ def _shown(
     facts: dict[str, object] = {"asked": asked, "question": one, "wrong": wrong, "thanks": thanks}
     if one.verdict is not None:
         facts["over"] = f"It was {told(one, now)}."
-    elif not one.open or asked.state != State.WAITING_APPROVAL:
+    elif not waits(asked.state, is_open=one.open):
         facts["over"] = f"It doesn't wait for a decision now: its task is {asked.state.replace('_', ' ')}."
     elif one.asks != link.asks:
         facts["over"] = "It was asked anew: take the newer link."

@@ -189,7 +189,7 @@ def test_a_waiting_node_says_what_for_and_for_how_long_it_did(
 ) -> None:
     tasks = send(stage, web, DIAMOND)
     view = queries.task(stage.connection, stage.row(tasks["last"])["public_id"])
-    assert view is not None and why.depends(view)
+    assert view is not None and view.depends
     (bound,) = why.why(stage.connection, view).bound
     assert bound.told.words == "It is waiting for what it depends on: 2 tasks of its run."
     through(stage, process)

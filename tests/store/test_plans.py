@@ -40,7 +40,7 @@ HOT = (
     "steps/recorded",
     "steps/differ",
     "approvals/ask",
-    "approvals/last",
+    "approvals/of_task",
     "approvals/page",
     "approvals/take_notices",
     "transitions/answer",

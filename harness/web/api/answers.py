@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import BaseModel
 
 from harness.engine import approve, operate
-from harness.engine import why as engine_why
 from harness.engine.expect import Foreseen
 from harness.policy import holds
 from harness.policy.errors import Invalid
@@ -220,7 +219,7 @@ def _members(task: TaskView) -> dict[str, Any]:
 def _waits_for(task: TaskView) -> str | None:
     if holds.CHILDREN in task.holds:
         return "children"
-    return "dependencies" if engine_why.depends(task) else None
+    return "dependencies" if task.depends else None
 
 
 def _deferred_until(task: TaskView) -> datetime | None:

@@ -10,8 +10,8 @@ from ninja import Query, Router
 
 from harness.engine import approve, expect
 from harness.engine.approve import Answered, Link, links
+from harness.policy.approvals import waits
 from harness.policy.errors import Conflict
-from harness.policy.lifecycle import State
 from harness.store import approvals, queries
 from harness.store.approvals import Approval, Asked
 from harness.store.database import Connection
@@ -124,7 +124,7 @@ async def make_link(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
             with queries.as_tenant(connection, caller.tenant.id) as now:
                 task = queries.the_task(connection, task_id)
                 found = approvals.last(connection, task.id)
-            if found is None or not _waits(found, task.state):
+            if found is None or not waits(task.state, is_open=found.open):
                 raise Conflict(
                     "the task doesn't wait for a decision, so there is nothing to link to",
                     task_id=str(task_id),
@@ -180,10 +180,6 @@ _route("deny", DenyIn, approve.deny)
 _route("reask", DenyIn, approve.reask)
 
 
-def _waits(one: Approval, state: str) -> bool:
-    return one.open and state == State.WAITING_APPROVAL
-
-
 def _waiting(one: Asked, now: datetime) -> WaitingOut:
     return WaitingOut(
         **_members(one.approval, one.state, now),
@@ -196,14 +192,14 @@ def _waiting(one: Asked, now: datetime) -> WaitingOut:
 
 
 def _members(one: Approval, state: str, now: datetime) -> dict[str, Any]:
-    waits = _waits(one, state)
-    running_s = max(0.0, (now - one.asked_at).total_seconds()) if waits else 0.0
+    waiting = waits(state, is_open=one.open)
+    running_s = max(0.0, (now - one.asked_at).total_seconds()) if waiting else 0.0
     return {
         "ordinal": one.ordinal,
         "name": one.name,
         "prompt": one.prompt,
         "choices": one.choices,
-        "waits": waits,
+        "waits": waiting,
         "asked_at": one.asked_at.astimezone(UTC),
         "asks": one.asks,
         "deadline": answers.utc(one.deadline),

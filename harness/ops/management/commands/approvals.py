@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from harness.engine import approve
 from harness.engine.approve import Link, links
 from harness.ops.operators import author, table, tenant_named, told
+from harness.policy.approvals import waits
 from harness.policy.errors import Conflict
-from harness.policy.lifecycle import State
 from harness.store import approvals, queries
 from harness.store.approvals import Asked
 from harness.store.database import Connection, connect
@@ -103,7 +103,7 @@ class Command(BaseCommand):
 def _link(connection: Connection, options: dict[str, Any]) -> str:
     task = queries.the_task(connection, options["task"])
     last = approvals.last(connection, task.id)
-    if last is None or not last.open or task.state != State.WAITING_APPROVAL:
+    if last is None or not waits(task.state, is_open=last.open):
         raise Conflict(f"the task doesn't wait for a decision: it is {task.state.replace('_', ' ')}")
     asked = approvals.one(connection, last.id)
     assert asked is not None
