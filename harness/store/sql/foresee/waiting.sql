@@ -5,13 +5,8 @@
 -- planned [id, pool, priority, tenant, run, signature, kind, epoch s, single, lost_starts, whether it ever began].
 -- Needs: task_head, wait_reason_open, task_not_before; nothing on flow. Locks: none.
 -- Parameters: flows, most (tasks), counted (tasks in all; of a flow its even part, 20 to 2,000), planned (most), planned_s.
-WITH classes AS MATERIALIZED (
-    -- Of each class at most `part` flows are looked at, the same for all that have more, and `flows` together.
-    SELECT pool, priority, greatest(1, max((%(flows)s::integer - before) / following) OVER ()) AS part
-    FROM (SELECT pool, priority, sum(count(*)) OVER w - count(*) AS before,
-                 count(*) OVER () + 1 - row_number() OVER w AS following
-          FROM flow GROUP BY pool, priority WINDOW w AS (ORDER BY count(*), pool, priority)) x
-),
+WITH
+-- part: flows/classes
 f AS MATERIALIZED (
     SELECT flow.*, row_number() OVER (ORDER BY id) - 1 AS n, count(*) OVER () AS flows
     FROM (SELECT flow.*, row_number() OVER (PARTITION BY pool, priority ORDER BY id) <= classes.part AS seen
