@@ -42,7 +42,7 @@ def take(request: HttpRequest, purpose: str) -> bool:
 
 
 def answered(request: HttpRequest, purpose: str, form: forms.Form) -> bool | None:
-    """Take the token of a valid form, and tell when it was taken before (False) or is too old (None: the form says it)."""
+    """Take the token of a valid form. False: it was sent before, and that is told; None: too old, and the form says so."""
     try:
         fresh = take(request, purpose)
     except Stale:
