@@ -42,7 +42,7 @@ def take(request: HttpRequest, purpose: str) -> bool:
 
 
 def answered(request: HttpRequest, purpose: str, form: forms.Form) -> bool | None:
-    """Take the token of a valid form. False: it was sent before, and that is told; None: too old, and the form says so."""
+    """Take the token of a valid form. False: it was sent before; None: too old. Either is told to the person."""
     try:
         fresh = take(request, purpose)
     except Stale:
