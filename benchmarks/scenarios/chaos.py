@@ -46,7 +46,7 @@ QUIET_S = 240.0  # the patience with what was accepted: a quarantine's one slot 
 LEAK_S = 60.0
 ANSWERED_S = 60.0  # for the last clients to be answered once nothing is broken any more
 FINDINGS_SHOWN = 20
-RECOVERY = ("recovery_p95_s", "given_up_p95_s", "paused_by_pressure", "paused_p95_s")
+RECOVERY = ("recovery_p95_s", "given_up_p95_s", "paused_by_pressure", "unpaused_p95_s")
 SLOWEST_SHOWN = 10
 PROVIDER_POOL, POOLS_OF = "llm", "--resource-pool "
 
@@ -169,8 +169,8 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
     counted = Counter(finding.column for finding in outcome.findings)
     history = outcome.history
     recovered = recoveries(view(history))
-    recovery_s = [one.claimed_s for one in recovered if not one.paused]
-    paused_s = [one.claimed_s for one in recovered if one.paused]
+    recovery_s = [one.claimed_s for one in recovered]
+    unpaused_s = [one.claimed_s for one in recovered if not one.paused]
     quarantined_s = [one.claimed_s for one in recovered if one.losses >= LOST_STARTS_QUARANTINE]
     kills = Counter(_process(fault) for fault in history.faults if _kills(fault))
     columns = {column: counted[column] for column in COLUMNS}
@@ -183,8 +183,8 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "recovery_max_s": recovery_s[-1] if recovery_s else None,
         "recovered": len(recovery_s),
         "given_up_p95_s": round(quantile(sorted(one.lost_s for one in recovered), 0.95), 1) if recovered else None,
-        "paused_by_pressure": len(paused_s),
-        "paused_p95_s": round(quantile(paused_s, 0.95), 1) if paused_s else None,
+        "paused_by_pressure": len(recovery_s) - len(unpaused_s),
+        "unpaused_p95_s": round(quantile(unpaused_s, 0.95), 1) if unpaused_s else None,
         "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
         "quarantined": len(quarantined_s),
         "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
