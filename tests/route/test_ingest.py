@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,13 @@ PAGES = 40  # some seconds to read
 
 
 def parsers(worker: int) -> list[psutil.Process]:
-    """The parser processes below a worker, with the documents' own."""
-    return [
-        one for one in psutil.Process(worker).children(recursive=True) if "parser_process" in " ".join(one.cmdline())
-    ]
+    """The parser processes below a worker, with the documents' own; one that is ending is none."""
+    found = []
+    for one in psutil.Process(worker).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie that nobody has reaped yet
+            if "parser_process" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def test_a_document_whose_reader_is_killed_is_read_again_and_kept_once(route: Route, tmp_path: Path) -> None:
