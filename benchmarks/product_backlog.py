@@ -53,6 +53,30 @@ e AS (
 INSERT INTO attempt (task_id, tenant_id, release_no, started, ended, verdict, slot_s)
 SELECT id, tenant_id, 1, now(), now(), 'succeed', 0.1 FROM t
 """
+_WAITING_APPROVAL = """
+WITH t AS (
+    INSERT INTO task (tenant_id, kind, version, pool, priority, state, ready, release_no, event_no, created_at,
+                      first_claimed_at)
+    SELECT id, %(kind)s, 1, %(pool)s, 2, 'waiting_approval', false, 1, 3, now(), now()
+    FROM (SELECT id FROM tenant WHERE name LIKE 'flow-%%' LIMIT 100) x CROSS JOIN generate_series(1, %(number)s / 100)
+    RETURNING id, tenant_id
+),
+b AS (
+    INSERT INTO task_body (task_id, tenant_id, input) SELECT id, tenant_id, '{"name": "backlog"}' FROM t
+),
+e AS (
+    INSERT INTO event (task_id, tenant_id, seq, at, event, from_state, to_state, actor)
+    SELECT id, tenant_id, seq, now(), event, null, became, 'bench'
+    FROM t CROSS JOIN (VALUES (1, 'submit', 'queued'), (2, 'claim', 'running'), (3, 'ask', 'waiting_approval'))
+        AS x(seq, event, became)
+),
+a AS (
+    INSERT INTO attempt (task_id, tenant_id, release_no, started, ended, verdict, slot_s)
+    SELECT id, tenant_id, 1, now(), now(), 'ask', 0.1 FROM t
+)
+INSERT INTO approval (task_id, tenant_id, ordinal, name, prompt, choices, on_timeout, deny, asked_at, deadline)
+SELECT id, tenant_id, 1, 'ask', 'Go on?', '{approved}', 'pause', 'cancel', now(), now() + interval '1 day' FROM t
+"""
 
 reset = product_client.reset
 
@@ -103,6 +127,19 @@ def finish(tasks: int) -> dict[str, float]:
         for table in ("task", "task_body", "attempt", "event"):
             owner.execute(f"VACUUM (ANALYZE) {table}")
     return {"finished": tasks, "took_s": time.monotonic() - began_s}
+
+
+def ask(tasks: int) -> dict[str, float]:
+    """Add so many tasks that wait for an approval, each with its question, past the triggers; then vacuum."""
+    began_s = time.monotonic()
+    url = os.environ["DATABASE_URL"]
+    with servers.maintenance(url, servers.database_name(url)) as owner:
+        owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
+        owner.execute(_WAITING_APPROVAL, {"number": tasks, "kind": KIND, "pool": POOL})
+        owner.execute("ALTER TABLE task ENABLE TRIGGER USER")
+        for table in ("task", "task_body", "attempt", "event", "approval"):
+            owner.execute(f"VACUUM (ANALYZE) {table}")
+    return {"asked": tasks, "took_s": time.monotonic() - began_s}
 
 
 def audit() -> dict[str, dict[str, float]]:

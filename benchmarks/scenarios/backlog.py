@@ -1,6 +1,7 @@
 """backlog: what a tick of the dispatcher costs with 1k, 100k and 1M tasks waiting, and with 10,000 active tenants.
 
-And beside 1M tasks that are finished, with 100k waiting: what a tick costs, and a whole audit.
+And with 100k waiting beside 10,000 tasks that wait for an approval, and beside 1M that are finished: what a tick
+costs, and a whole audit.
 
 The flows are the same 100 at every size, so only the length of the line differs. Buffers are PostgreSQL's own count of
 blocks touched (hit or read), which a noisy neighbour can't change; times are medians.
@@ -16,6 +17,7 @@ FLOWS = 100
 SIZES = {"1k": 1000, "100k": 100_000, "1m": 1_000_000}
 QUICK_SIZES = {"1k": 1000, "1m": 10_000}  # the keys stay those of the full form; `waiting` says what stood in line
 AUDITED, AUDITED_QUICK = 100_000, 1000  # waiting, while the others are over
+ASKED, ASKED_QUICK = 10_000, 1000
 FINISHED, FINISHED_QUICK = 1_000_000, 5000
 TENANTS, QUICK_TENANTS = 10_000, 300
 TICKS, QUICK_TICKS = 60, 20
@@ -41,6 +43,9 @@ def run(bench: Bench) -> dict[str, Any]:
         stage.drive("reset")
         stage.drive("fill", tenants=FLOWS, tasks=AUDITED_QUICK if bench.quick else AUDITED)
         lines["0_finished"] = _ticks(bench, stage, waiting=AUDITED_QUICK if bench.quick else AUDITED, flows=FLOWS)
+        asked = stage.drive("ask", tasks=ASKED_QUICK if bench.quick else ASKED)
+        bench.say(f"{asked['asked']} tasks that wait for an approval in {asked['took_s']:.1f} s")
+        lines["10000_approvals"] = _ticks(bench, stage, waiting=AUDITED_QUICK if bench.quick else AUDITED, flows=FLOWS)
         finished = stage.drive("finish", tasks=FINISHED_QUICK if bench.quick else FINISHED)
         bench.say(f"{finished['finished']} finished tasks in {finished['took_s']:.1f} s")
         lines["1m_finished"] = _ticks(bench, stage, waiting=AUDITED_QUICK if bench.quick else AUDITED, flows=FLOWS)
@@ -70,6 +75,8 @@ def run(bench: Bench) -> dict[str, Any]:
     )
     return {
         "buffers_1m_finished_vs_0": round(lines["1m_finished"]["buffers"] / lines["0_finished"]["buffers"], 3),
+        "buffers_approvals_vs_0": round(lines["10000_approvals"]["buffers"] / lines["0_finished"]["buffers"], 3),
+        "tick_ms_approvals_vs_0": round(lines["10000_approvals"]["tick_ms"] / lines["0_finished"]["tick_ms"], 2),
         "audit": audit,
         "buffers_1m_vs_1k": round(lines["1m"]["buffers"] / lines["1k"]["buffers"], 3),
         "tick_ms_1m_vs_1k": round(lines["1m"]["tick_ms"] / lines["1k"]["tick_ms"], 2),

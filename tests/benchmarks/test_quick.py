@@ -118,6 +118,7 @@ def test_the_buffers_of_a_tick_do_not_grow_with_the_backlog(quick: Quick) -> Non
     report = quick("backlog")
     assert report["lines"]["1m"]["waiting"] == 10 * report["lines"]["1k"]["waiting"]
     assert report["buffers_1m_vs_1k"] <= 1.5
+    assert report["buffers_approvals_vs_0"] <= 1.2, "who waits for people is no business of the tick"
     assert report["lines"]["1k"]["released"] == report["lines"]["1m"]["released"] > 0
     assert {"tick_ms_1k", "tick_ms_1m", "tick_ms_10000_tenants"} <= report.keys()
 
