@@ -101,7 +101,9 @@ def test_a_run_with_nodes_that_wait_for_others_says_so_instead_of_an_end(api: Ap
     assert of_run() == ("dependencies", "Waiting for others of it: 2 of its tasks")
     assert eta(api, made["task_ids"][0])["end"], "those in line have theirs"
     assert api.http.post(f"/api/v1/tasks/{made['task_ids'][1]}/pause").status_code == 200
-    assert of_run() == ("held", "Held, or waiting for children: 1 of its tasks"), "what a person has to lift comes first"
+    assert of_run() == ("held", "Held, or waiting for children: 1 of its tasks"), (
+        "what a person has to lift comes first"
+    )
 
 
 def test_how_far_forecasts_hold_is_published_to_every_tenant_and_to_nobody_else(api: Api, stage_beside: Stage) -> None:
