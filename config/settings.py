@@ -1,23 +1,23 @@
 """Django settings, from the environment.
 
 DATABASE_URL and BROKER_URL name the servers. Where they are not set, the addresses of this checkout's own
-embedded stack are used (`manage.py stack up` writes them), so that commands find it without an export.
+embedded stack are used (`manage.py stack up` writes them), so that commands find it without an export. What can't be
+used ends the process in one line (config.given).
 """
 
 import os
 from datetime import timedelta
 from pathlib import Path
 
-from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from config import given
 from harness.kinds import models, targets
 from harness.ops.local import addresses
 from harness.policy.admission import parse_ttl_s
 from harness.policy.models import parse as parse_models
 from harness.policy.settings import parse
-from harness.policy.toml import parsed
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 _local = addresses.load(BASE_DIR)
@@ -27,6 +27,18 @@ def _setting(name: str, default: str = "") -> str:
     return os.environ.get(name) or _local.get(name, default)
 
 
+def _whole(name: str, default: int) -> int:
+    return given.whole(name, _setting(name, str(default)))
+
+
+def _number(name: str, default: float) -> float:
+    return given.number(name, _setting(name, str(default)))
+
+
+def _switch(name: str, default: str) -> bool:
+    return given.switch(name, _setting(name, default))
+
+
 DATABASE_URL = _setting("DATABASE_URL")
 BROKER_URL = _setting("BROKER_URL")
 # Without a stack and without the variable, sessions and forms last as long as the process.
@@ -34,8 +46,8 @@ SECRET_KEY = _setting("SECRET_KEY") or os.urandom(32).hex()
 DEBUG = False
 ALLOWED_HOSTS = _setting("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
 
-HARNESS_TOPOLOGY = parsed((BASE_DIR / "config" / "resources.toml").read_text("utf-8"), parse)
-HARNESS_MODELS = parsed((BASE_DIR / "config" / "models.toml").read_text("utf-8"), parse_models)
+HARNESS_TOPOLOGY = given.file(BASE_DIR / "config" / "resources.toml", parse)
+HARNESS_MODELS = given.file(BASE_DIR / "config" / "models.toml", parse_models)
 models.configure(HARNESS_MODELS)
 targets.configure(HARNESS_TOPOLOGY.targets)
 # Where the output of running tasks goes on its way to who watches: any Redis; without one, nobody sees it live.
@@ -45,11 +57,11 @@ HARNESS_LIVE_URL = _setting(
 # Where the permits of calls are kept, for all workers; without a Redis each process has a fixed share of its own.
 HARNESS_PERMITS_URL = _setting("HARNESS_PERMITS_URL", HARNESS_LIVE_URL)
 HARNESS_TASK_PACKAGES = _setting("HARNESS_TASK_PACKAGES", "tasks").split(",")
-HARNESS_BODY_MAX_BYTES = int(_setting("HARNESS_BODY_MAX_BYTES", str(256 * 1024)))  # a payload; a result
+HARNESS_BODY_MAX_BYTES = _whole("HARNESS_BODY_MAX_BYTES", 256 * 1024)  # a payload; a result
 # Seconds within which a task of P0, P1, P2, P3 must start unless it says itself; "none": no limit.
-HARNESS_TTL_S = parse_ttl_s(_setting("HARNESS_TTL_S", "300,3600,86400,604800"))
+HARNESS_TTL_S = given.checked(lambda: parse_ttl_s(_setting("HARNESS_TTL_S", "300,3600,86400,604800")))
 # Hours for which an Idempotency-Key stands for what it made; then it is free.
-HARNESS_IDEMPOTENCY_HOURS = float(_setting("HARNESS_IDEMPOTENCY_HOURS", "24"))
+HARNESS_IDEMPOTENCY_HOURS = _number("HARNESS_IDEMPOTENCY_HOURS", 24)
 HARNESS_RUN_MAX_TASKS = 10_000
 # The bearer token of GET /metrics; without one there are none.
 HARNESS_METRICS_TOKEN = _setting("HARNESS_METRICS_TOKEN")
@@ -63,16 +75,16 @@ HARNESS_ARTIFACTS_DIR = _setting("HARNESS_ARTIFACTS_DIR", str(addresses.home(BAS
 HARNESS_ARTIFACTS_S3_BUCKET = _setting("HARNESS_ARTIFACTS_S3_BUCKET")
 HARNESS_ARTIFACTS_S3_ENDPOINT = _setting("HARNESS_ARTIFACTS_S3_ENDPOINT")  # of a server that isn't Amazon's
 HARNESS_ARTIFACTS_S3_PREFIX = _setting("HARNESS_ARTIFACTS_S3_PREFIX", "artifacts")
-HARNESS_ARTIFACT_MAX_BYTES = int(_setting("HARNESS_ARTIFACT_MAX_BYTES", str(1024**3)))
-HARNESS_ARTIFACT_KEEP_DAYS = float(_setting("HARNESS_ARTIFACT_KEEP_DAYS", "30"))  # unless the upload says otherwise
-HARNESS_KEEP_DAYS = float(_setting("HARNESS_KEEP_DAYS", "30"))  # ended tasks and their trace
-HARNESS_DEAD_KEEP_DAYS = float(_setting("HARNESS_DEAD_KEEP_DAYS", str(max(90.0, HARNESS_KEEP_DAYS))))  # dead letters
-HARNESS_RETENTION = _setting("HARNESS_RETENTION", "1") == "1"  # by itself, each hour; else `manage.py retention` does
+HARNESS_ARTIFACT_MAX_BYTES = _whole("HARNESS_ARTIFACT_MAX_BYTES", 1024**3)
+HARNESS_ARTIFACT_KEEP_DAYS = _number("HARNESS_ARTIFACT_KEEP_DAYS", 30)  # unless the upload says otherwise
+HARNESS_KEEP_DAYS = _number("HARNESS_KEEP_DAYS", 30)  # ended tasks and their trace
+HARNESS_DEAD_KEEP_DAYS = _number("HARNESS_DEAD_KEEP_DAYS", max(90.0, HARNESS_KEEP_DAYS))  # dead letters
+HARNESS_RETENTION = _switch("HARNESS_RETENTION", "1")  # by itself, each hour; else `manage.py retention` does
 # The leading dispatcher audits by itself, every so many seconds (0: never), and repairs what is safe.
-HARNESS_AUDIT_EVERY_S = float(_setting("HARNESS_AUDIT_EVERY_S", "30"))
-HARNESS_AUDIT_REPAIR = _setting("HARNESS_AUDIT_REPAIR", "1") == "1"
-HARNESS_ALERT_TRANSACTION_S = float(_setting("HARNESS_ALERT_TRANSACTION_S", "300"))  # a transaction open for longer
-HARNESS_ALERT_DEAD_ROWS = int(_setting("HARNESS_ALERT_DEAD_ROWS", "50000"))  # of a hot table, and a fifth of its rows
+HARNESS_AUDIT_EVERY_S = _number("HARNESS_AUDIT_EVERY_S", 30)
+HARNESS_AUDIT_REPAIR = _switch("HARNESS_AUDIT_REPAIR", "1")
+HARNESS_ALERT_TRANSACTION_S = _number("HARNESS_ALERT_TRANSACTION_S", 300)  # a transaction open for longer
+HARNESS_ALERT_DEAD_ROWS = _whole("HARNESS_ALERT_DEAD_ROWS", 50_000)  # of a hot table, and a fifth of its rows
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
@@ -141,9 +153,7 @@ TEMPLATES = [
 try:
     _conninfo = conninfo_to_dict(DATABASE_URL) if DATABASE_URL else {}
 except ProgrammingError as error:
-    raise ImproperlyConfigured(
-        f"DATABASE_URL is no address of PostgreSQL (postgresql://user:password@host:port/name): {error}"
-    ) from None
+    given.stop(f"DATABASE_URL is no address of PostgreSQL (postgresql://user:password@host:port/name): {error}")
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -168,7 +178,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = HARNESS_RUN_MAX_BYTES
 LOGGING_CONFIG = None  # harness.telemetry.logs configures logging, once, in each process's entry point
 
 # The admin: people's logins. Everything here is at work below /admin/ only (harness.web.admin.layers).
-HARNESS_HTTPS = _setting("HARNESS_HTTPS", "0") == "1"  # people come over HTTPS: cookies are sent over nothing else
+HARNESS_HTTPS = _switch("HARNESS_HTTPS", "0")  # people come over HTTPS: cookies are sent over nothing else
 HARNESS_ADMIN_LAYERS = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
 from django.conf import settings
 
 from harness.engine.process import LeaseLost, ProcessState
@@ -19,21 +18,18 @@ from harness.kinds.children import Child, Children
 from harness.kinds.errors import Parked, Permanent
 from harness.policy import children as rules
 from harness.policy.children import Policy
-from harness.policy.errors import Invalid, Unavailable
+from harness.policy.errors import Invalid
 from harness.policy.lifecycle import TERMINAL, State
 from harness.store import children as stored
 from harness.store import transitions
 from harness.store.backlog import insert_run
-from harness.store.database import Connection, borrowed
+from harness.store.database import Connection
 from harness.store.transitions import Again, ClaimedTask, NewTask
-from harness.telemetry import logs
 
 ROWS_AT_ONCE = 500  # of one statement: some 50 ms, so that no single one is long
 RESULTS_MAX_BYTES = 64 * 1024 * 1024  # of all gathered outputs: they are in the worker's memory at once
 ERRORS_TOLD = 5
 NO_LIMIT = (None, None, None, None)  # a child starts when it may, as long as its parent lives
-
-log = logs.get(__name__)
 
 
 class Family:
@@ -55,7 +51,7 @@ class Family:
 
         made = self._steps.make(name, write, key)
         if payloads:
-            self._ring()
+            self._process.doorbell.ring_from(self._process.db)
         batch = Children(kind=kind, ranges=tuple((first, n) for first, n in made))
         self._spawned.append(batch)
         return batch
@@ -127,13 +123,6 @@ class Family:
         stored.link(connection, task.id, task.release_no)
         return ids
 
-    def _ring(self) -> None:
-        try:
-            with borrowed(self._process.db) as connection:
-                self._process.doorbell.ring(connection)
-        except (Unavailable, psycopg.Error) as error:  # the children are there; the dispatcher's tick finds them
-            log.info("doorbell_failed", reason=str(error))
-
     def _states(self, ranges: rules.Ranges, wanted: Policy) -> str:
         """Return how they stand, when the wait is over. Raises: Parked, Permanent, LeaseLost."""
         total = sum(n for _, n in ranges)
@@ -151,7 +140,7 @@ class Family:
             return rules.written(states)
         self._steps.look(lambda db: self._park(db, ranges, total, needed, cut_off))
         if cut_off:
-            self._ring()
+            self._process.doorbell.ring_from(self._process.db)
         raise Parked(sum(state not in TERMINAL for state in states) + len(cut_off))
 
     def _park(self, db: Connection, ranges: rules.Ranges, total: int, needed: int, cut_off: Sequence[Again]) -> None:

@@ -40,6 +40,12 @@ HELD = {
     State.WAITING_APPROVAL: (Code.APPROVAL, "It waits for a decision."),
     State.FAILED_RETRYABLE: (Code.RETRY, "It failed and is tried again: see why."),
 }
+# What keeps tasks of a run out of line (forecasts.outside), so that nobody can tell when its last one ends.
+OF_RUN = (
+    (Code.APPROVAL, "Waiting for a decision: {n:,} of its tasks. Its end is told when all of them are in line."),
+    (Code.HELD, "Held, or waiting for children: {n:,} of its tasks. Its end is told when all of them are in line."),
+    (Code.DEPENDENCIES, "Waiting for others of it: {n:,} of its tasks. Its end is told when all of them are in line."),
+)
 PARKED = (Code.CHILDREN, "It is waiting for its children: see why.")
 DEPENDENT = (Code.DEPENDENCIES, "It is waiting for tasks that it depends on: see why.")
 
@@ -85,6 +91,9 @@ def of_run(connection: Connection, run: RunView) -> Foreseen | None:
     if made is None or missing is not None:
         return _without(missing or NONE, made)
     found = forecasts.of_run(connection, run.id)
+    if (found is None or found.reason == FAR) and (outside := _outside(connection, run)) is not None:
+        code, words = outside
+        return Foreseen(reason=code, words=words, at=made.at, age_s=max(0.0, made.age_s))
     if found is None:
         return _without(SOON if made.looked_at >= made.waiting or run.created_at > made.at else FAR, made)
     if found.end_p50 is None:
@@ -92,6 +101,14 @@ def of_run(connection: Connection, run: RunView) -> Foreseen | None:
     return Foreseen(
         end=Span(found.end_p50, found.end_p90), moved=found.moved or None, at=made.at, age_s=max(0.0, made.age_s)
     )
+
+
+def _outside(connection: Connection, run: RunView) -> tuple[Code, str] | None:
+    """Return what keeps tasks of a run out of line, in words; what only a person can lift first. None: nothing does."""
+    for n, (code, words) in zip(forecasts.outside(connection, run.id), OF_RUN, strict=True):
+        if n:
+            return code, words.format(n=n)
+    return None
 
 
 def _of_task(task: TaskView, found: Expected | None, made: Pass | None) -> Foreseen:

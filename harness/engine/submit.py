@@ -252,7 +252,7 @@ def _commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Ch
     later = [task for task in tasks if task.deferred is not None]
     if later:
         door.way.answered(tenant.id, later, "deferred", "pressure", None, now_s=now_s, demands=False)
-    _ring(door, connection)
+    door.doorbell.ring(connection)
     tell(door, connection)
     starts_s = decision.starts_s if isinstance(decision, Defer) else prediction.wait_s
     return Accepted(
@@ -298,13 +298,6 @@ def _standing(connection: Connection, tenant: TenantFacts, checked: Checked) -> 
     if standing.line == "hard":
         raise money.refusal(standing)
     return standing
-
-
-def _ring(door: Door, connection: Connection) -> None:
-    try:
-        door.doorbell.ring(connection)
-    except psycopg.Error as error:  # the tasks are there; the dispatcher's tick finds them
-        log.info("doorbell_failed", reason=str(error))
 
 
 def _check(

@@ -220,6 +220,13 @@ def of_run(connection: Connection, run: int) -> Expected | None:
     return Expected(*row) if row else None
 
 
+def outside(connection: Connection, run: int) -> tuple[int, int, int]:
+    """Return how many tasks of a run wait for a decision, are held (or wait for children), wait for others of it."""
+    row = connection.execute(sql.load("foresee/outside"), {"run": run}).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
+
+
 def last_pass(connection: Connection) -> Pass | None:
     """Return the last pass, and how forecasts are borne out. None: there was none yet."""
     row = connection.execute(

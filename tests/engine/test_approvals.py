@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from pydantic import BaseModel
 
 from harness.engine import approve, execute, operate
@@ -251,6 +252,21 @@ def test_two_answers_at_once_have_one_result(stage: Stage, process: ProcessState
         assert set(results) - {"done"} == {winner}
         once(stage, process)
         assert stage.state(task) == "succeeded"
+
+
+def test_a_decision_stands_and_is_answered_though_nobody_can_be_woken(
+    stage: Stage, process: ProcessState, database_url: str
+) -> None:
+    task = asked(stage, process, publish)
+    role = sql.Identifier(stage.one("SELECT current_user"))
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute(sql.SQL("REVOKE SELECT ON leader FROM {}").format(role))
+        try:
+            assert say(stage, "approve", task, choice="by mail").choice == "by mail"
+        finally:
+            owner.execute(sql.SQL("GRANT SELECT ON leader TO {}").format(role))
+    once(stage, process)
+    assert output(stage, task) == ["by mail", "publish"]
 
 
 def test_nobodys_silence_is_a_yes(stage: Stage, process: ProcessState) -> None:

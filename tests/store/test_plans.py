@@ -57,6 +57,7 @@ HOT = (
     "children/orphans",
     "children/failed",
     "children/waits",
+    "foresee/outside",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )

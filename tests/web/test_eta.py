@@ -86,6 +86,26 @@ def test_a_run_tells_when_its_last_task_should_end(api: Api, stage_beside: Stage
     assert found["end"]["p50"] <= found["end"]["p90"] and found["start"] is None and found["reason"] is None
 
 
+def test_a_run_with_nodes_that_wait_for_others_says_so_instead_of_an_end(api: Api, stage_beside: Stage) -> None:
+    stage_beside.add_session({"db": 4})
+    nodes = [{"kind": "noop.single", "input": {}, "name": name} for name in "abcd"]
+    nodes[2]["depends_on"], nodes[3]["depends_on"] = ["a", "b"], ["c"]
+    made = api.http.post("/api/v1/runs", json={"nodes": nodes}).json()
+    make_pass(stage_beside)
+
+    def of_run() -> Any:
+        found = api.http.get(f"/api/v1/runs/{made['run_id']}").json()["eta"]
+        assert found["end"] is None
+        return found["reason"], found["words"].partition(".")[0]
+
+    assert of_run() == ("dependencies", "Waiting for others of it: 2 of its tasks")
+    assert eta(api, made["task_ids"][0])["end"], "those in line have theirs"
+    assert api.http.post(f"/api/v1/tasks/{made['task_ids'][1]}/pause").status_code == 200
+    assert of_run() == ("held", "Held, or waiting for children: 1 of its tasks"), (
+        "what a person has to lift comes first"
+    )
+
+
 def test_how_far_forecasts_hold_is_published_to_every_tenant_and_to_nobody_else(api: Api, stage_beside: Stage) -> None:
     before = api.http.get("/api/v1/forecasts").json()
     assert (before["trust"], before["n"], before["stale"], before["at"]) == ("learning", 0, True, None)

@@ -27,11 +27,9 @@ from harness.store.database import LOCKED, Connection
 from harness.store.doorbell import Doorbell
 from harness.store.ended import Facts
 from harness.store.transitions import By
-from harness.telemetry import logs
 
 LOOKS = 3  # a task may be sent by someone else, and end, between the look and the lock
 
-log = logs.get(__name__)
 _doorbell = Doorbell()
 
 
@@ -87,7 +85,7 @@ def redrive(
             for refusal, _ in done.refused:
                 raise refusal
             if done.sent:
-                _ring(connection)
+                _doorbell.ring(connection)
                 return Done(outcome="redriven", anew=decided.anew)
     raise Conflict("the task keeps changing hands; try again", task_id=str(task))
 
@@ -177,10 +175,3 @@ def _forecast(connection: Connection, ready: Sequence[Ready], tally: Tally) -> F
         steps_kept=sum(item.facts.steps for item in ready if not item.anew),
         steps_dropped=sum(item.facts.steps for item in ready if item.anew),
     )
-
-
-def _ring(connection: Connection) -> None:
-    try:
-        _doorbell.ring(connection)
-    except psycopg.Error as error:  # the task is there; the dispatcher's tick finds it
-        log.info("doorbell_failed", reason=str(error))
