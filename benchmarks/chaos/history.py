@@ -157,6 +157,16 @@ class Provider:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LevelChange:
+    """A change of the level of pressure: from `before` to `after`, and what was said of why."""
+
+    at_s: float
+    before: str
+    after: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class History:
     """One run. `leases_left`: rows of lease and lease_member a minute after the last task had ended."""
 
@@ -171,6 +181,7 @@ class History:
     caps: Caps
     leases_left: int
     provider: Provider | None = None
+    levels: tuple[LevelChange, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -190,6 +201,7 @@ class History:
                 ("visits", Visit),
                 ("effects", Effect),
                 ("faults", Fault),
+                ("levels", LevelChange),
             )
         }
         caps = dict(values["caps"]) | {"runs": {int(run): cap for run, cap in values["caps"]["runs"]}}

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import psycopg
 
-from benchmarks.chaos.history import LeaseSeen, Sample, TaskRow, TraceEvent
+from benchmarks.chaos.history import LeaseSeen, LevelChange, Sample, TaskRow, TraceEvent
+from harness.policy.pressure.signals import Level
 
 EVERY_S = 0.15
 LINGER_S = 2.0  # the planner may have counted a session that ended while it planned
@@ -170,6 +171,22 @@ def trace(connection: psycopg.Connection[Any]) -> tuple[TraceEvent, ...]:
     return tuple(
         TraceEvent(id=row[0], seq=row[1], at_s=row[2], event=row[3], source=row[4], target=row[5], step=row[6])
         for row in connection.execute(_TRACE)
+    )
+
+
+def levels(connection: psycopg.Connection[Any]) -> tuple[LevelChange, ...]:
+    """Return the changes of the level of pressure, in order, with the signals that asked for each."""
+    rows = connection.execute(
+        "SELECT extract(epoch FROM at)::double precision, before, after, signals, done FROM level_change ORDER BY id"
+    )
+    return tuple(
+        LevelChange(
+            at_s=row[0],
+            before=Level(row[1]).word,
+            after=Level(row[2]).word,
+            why="; ".join([*(f"{name} {one['value']}" for name, one in row[3].items()), *filter(None, (row[4],))]),
+        )
+        for row in rows
     )
 
 

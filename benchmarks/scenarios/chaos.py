@@ -24,7 +24,7 @@ import httpx
 from benchmarks import product
 from benchmarks.arms import Arm
 from benchmarks.bench import Bench
-from benchmarks.chaos import pausing, recorder, sabotage, schedule
+from benchmarks.chaos import levels, pausing, recorder, sabotage, schedule
 from benchmarks.chaos.cast import CONNECTIONS, Cast, programs
 from benchmarks.chaos.checker import COLUMNS, check
 from benchmarks.chaos.clients import Clients
@@ -48,6 +48,7 @@ ANSWERED_S = 60.0  # for the last clients to be answered once nothing is broken 
 FINDINGS_SHOWN = 20
 RECOVERY = ("recovery_p95_s", "given_up_p95_s", "paused_by_pressure", "unpaused_p95_s")
 SLOWEST_SHOWN = 10
+LEVELS_SHOWN = 40
 PROVIDER_POOL, POOLS_OF = "llm", "--resource-pool "
 
 
@@ -83,6 +84,7 @@ def run(bench: Bench) -> dict[str, Any]:
         [[name, report[name]] for name in ("tasks", *COLUMNS, "audit_findings", *RECOVERY, "kills_total")],
     )
     bench.table("Kills", ["process", "times"], list(report["kills"].items()))
+    bench.table("Levels of pressure", ["level", "s"], list(report["levels"].items()))
     for finding in outcome.findings[:FINDINGS_SHOWN]:
         bench.say(f"{finding.column}: {finding.subject} {finding.what}")
     for text in outcome.broken:
@@ -143,6 +145,7 @@ def play(bench: Bench, length_s: float) -> Outcome:
                 caps=_caps(_topology(), recorder.run_caps(connection)),
                 leases_left=recorder.leases_left(connection),
                 provider=_provider(provider_port, connection),
+                levels=recorder.levels(connection),
             )
             errors = recorder.errors(connection)
             audit = _audit(stage, connection)
@@ -188,6 +191,9 @@ def summarise(outcome: Outcome) -> dict[str, Any]:
         "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
         "quarantined": len(quarantined_s),
         "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
+        "levels": levels.seconds(history),
+        "level_changes": [asdict(one) for one in history.levels[:LEVELS_SHOWN]],
+        "retry_ratio": levels.retry_ratio(history),
         "kills": dict(sorted(kills.items())),
         "kills_total": kills.total(),
         "stops": dict(Counter(_process(fault) for fault in history.faults if fault.what == "stop")),

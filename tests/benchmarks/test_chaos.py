@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import sabotage, schedule
+from benchmarks.chaos import levels, sabotage, schedule
 from benchmarks.chaos.checker import check
 from benchmarks.chaos.history import (
     Accepted,
@@ -21,6 +21,7 @@ from benchmarks.chaos.history import (
     Fault,
     History,
     LeaseSeen,
+    LevelChange,
     Provider,
     Sample,
     TaskRow,
@@ -153,6 +154,16 @@ def test_a_sound_history_has_nothing_wrong_and_says_how_long_the_recovery_took()
     assert check(SOUND) == []
     (recovery,) = recoveries(view(SOUND))
     assert (recovery.task, recovery.lost_s, recovery.claimed_s, recovery.losses) == (A, 17.5, 19.0, 1)
+
+
+def test_the_seconds_at_each_level_of_pressure_are_those_between_its_changes() -> None:
+    changes = (
+        LevelChange(at_s=11.5, before="normal", after="high", why="retry_storm 0.2"),
+        LevelChange(at_s=41.5, before="high", after="normal", why=""),
+    )
+    told = levels.seconds(replace(SOUND, levels=changes))  # the first sample is at 1.5, and it ended at 100
+    assert told == {"normal": 68.5, "elevated": 0.0, "high": 30.0, "critical": 0.0}
+    assert levels.retry_ratio(SOUND) == 0.0
 
 
 def test_a_recovery_that_waited_for_a_pause_by_pressure_says_so() -> None:

@@ -12,6 +12,7 @@ from benchmarks.chaos.schedule import Pausing
 from benchmarks.scenarios.chaos import _topology, broken_off, provider_slots, read_audit
 from benchmarks.servers import Servers
 from harness.ops.emulator.behaviour import Behaviour
+from harness.policy.pressure.signals import SIGNALS
 from harness.store import pauses
 from tests.stage import Stage
 
@@ -72,6 +73,17 @@ def test_scopes_are_paused_and_resumed_by_the_operators_verb(stage: Stage) -> No
         assert pauses.of(stage.connection, scope, named) == []
     verbs = stage.connection.execute("SELECT verb, actor, reason FROM audit_entry ORDER BY id").fetchall()
     assert verbs == [("pause", "chaos", "chaos"), ("resume", "chaos", "chaos")] * 2 * len(schedule.PAUSED)
+
+
+def test_a_piece_of_work_in_twenty_fails_and_not_so_many_that_pressure_takes_it_for_a_storm() -> None:
+    for seed in range(5):
+        work = schedule.work(seed, 600.0, verbs=set())
+        failing = [one for one in work if one.fails]
+        assert 25 < len(failing) < len(work) / 15
+        retries = sum(one.fails for one in failing) + sum(one.how == "deaf" for one in work)
+        assert retries / len(work) < 0.8 * SIGNALS["retry_storm"].high
+        errors = sum(one.fails for one in failing) + 2 * sum(one.how == "deaf" for one in work)
+        assert errors / (len(work) + retries) < 0.8 * SIGNALS["tool_error_rate"].high
 
 
 def test_some_work_expires_soon_so_that_a_claim_may_come_too_late() -> None:
