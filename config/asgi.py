@@ -20,7 +20,7 @@ from harness.web.edge import Lifespan, SizeLimit  # noqa: E402
 from harness.web.threads import SharedThread  # noqa: E402
 from harness.web.upload import OpenBodies  # noqa: E402
 
-_threaded = SharedThread(_django, pattern=r"/api/v1/tasks/[^/]+/stream")
+_threaded = SharedThread(_django, pattern=r"/api/v1/tasks/[^/]+/stream|/(work|shared|operations)/(.+/)?live")
 # A payload at its limit may take six times as many bytes on its way, with every character escaped.
 _sized = SizeLimit(
     _threaded,

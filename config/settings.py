@@ -124,6 +124,7 @@ INSTALLED_APPS = [
     "pgtrigger",
     "django_celery_results",
     "ninja",
+    "django_htmx",
     "harness.store",
     "harness.ops",
 ]
@@ -207,9 +208,10 @@ AXES_DISABLE_ACCESS_LOG = True  # tries that failed are kept; who came and went 
 AXES_VERBOSE = False
 LOGIN_REDIRECT_URL = "/admin/"
 SESSION_COOKIE_AGE = 12 * 3600
-SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/admin/"
+SESSION_COOKIE_PATH, CSRF_COOKIE_PATH = "/", "/admin/"  # one login for the admin and for the pages beside it
 SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "harness_session", "harness_csrf"
-SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Strict"
+# Lax: who follows a link to a task in a mail is logged in there. What changes anything is a POST, with a token.
+SESSION_COOKIE_SAMESITE, CSRF_COOKIE_SAMESITE = "Lax", "Strict"
 CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HARNESS_HTTPS
 CONTENT_SECURITY_POLICY = {

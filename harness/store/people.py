@@ -75,6 +75,11 @@ def scope_of(user: AbstractBaseUser | AnonymousUser) -> Scope:
     return Scope(everything=user.has_perm("store.see_every_tenant"))
 
 
+def tenant_name(tenant: int) -> str:
+    """Return what a tenant is called; nothing when it is gone."""
+    return Tenant.objects.filter(id=tenant).values_list("name", flat=True).first() or ""
+
+
 def setup() -> list[str]:
     """Make the groups, or bring their permissions up to date. Returns their names."""
     models = [model._meta.model_name or "" for model in apps.get_app_config("store").get_models()]
@@ -141,3 +146,8 @@ def take_form(token: uuid.UUID) -> bool:
     except IntegrityError:
         return False
     return True
+
+
+def give_back_form(token: uuid.UUID) -> None:
+    """Let a form's token be taken again: what it was taken for has not happened."""
+    SentForm.objects.filter(token=token).delete()

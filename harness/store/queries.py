@@ -144,6 +144,12 @@ def the_task(connection: Connection, public_id: uuid.UUID) -> TaskView:
     return found
 
 
+def above(connection: Connection, public_id: uuid.UUID) -> list[tuple[uuid.UUID, str]]:
+    """Return a task and those that it was spawned by, itself first, each with what it is called; at most 30."""
+    cursor = connection.execute(sql.load("queries/task_above"), {"task": public_id})
+    return [(row[0], row[1]) for row in cursor]
+
+
 def tasks(
     connection: Connection,
     *,
@@ -189,6 +195,12 @@ def run(connection: Connection, public_id: uuid.UUID) -> RunView | None:
     """Return one run with its tasks counted by state."""
     row = connection.execute(sql.load("queries/run_one"), {"run": public_id}).fetchone()
     return RunView(*row) if row else None
+
+
+def tenant_of_task(connection: Connection, public_id: uuid.UUID) -> int | None:
+    """Return whose a task is."""
+    row = connection.execute("SELECT tenant_id FROM task WHERE public_id = %s", (public_id,)).fetchone()
+    return row[0] if row else None
 
 
 def tenant_named(connection: Connection, name: str) -> int | None:

@@ -13,6 +13,8 @@ from harness.web import problems
 WAYS = {
     "documentation": "/api/docs",
     "openapi": "/api/openapi.json",
+    "work": "/work/",
+    "operations": "/operations/",
     "admin": "/admin/",
     "live": "/health/live",
     "ready": "/health/ready",
