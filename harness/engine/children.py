@@ -62,7 +62,8 @@ class Family:
         """Wait for children, without a slot, and return them in order. Raises: see `kinds.Context.gather`."""
         if on_failure not in ("return", "fail"):
             raise Permanent(f"gather: on_failure: must be 'return' or 'fail', not {on_failure!r}")
-        gathered = _distinct(batches or self._spawned)
+        # All in order of birth: threads of the kind (spawn with a key) may come to theirs in another order each time.
+        gathered = _distinct(batches) if batches else tuple(sorted(_distinct(self._spawned)))
         text = self._steps.run(name, lambda: self._states(gathered, policy), key)
         children = self._read(gathered, text) if gathered else []
         if on_failure == "fail":

@@ -246,6 +246,32 @@ def test_a_number_waits_for_so_many_and_what_it_returned_stays_though_the_others
     assert output(stage, task) == [[10, 20, "queued"], [10, 20, 30]]
 
 
+def test_a_later_attempt_that_comes_to_its_spawns_in_another_order_gathers_the_same(
+    stage: Stage, process: ProcessState
+) -> None:
+    seen: list[list[Any]] = []
+
+    def gathers(order: str, *, then: Exception | None = None) -> Callable[[Context], Any]:
+        def does(ctx: Context) -> Any:
+            for key in order:  # as threads of its own might
+                ctx.spawn("test.child", [{"n": {"a": 1, "b": -1}[key]}], key=key)
+            seen.append([(one.succeeded, one.output) for one in ctx.gather()])
+            if then is not None:
+                raise then
+
+        return does
+
+    script[:] = [gathers("ab"), gathers("ba", then=Transient("later", retry_after_s=0)), gathers("ab")]
+    (task,) = stage.submit("test.parent")
+    through(stage, process)
+    transitions.wake_due(stage.connection, actor="sweep")
+    stage.connection.execute("UPDATE task SET not_before = clock_timestamp() WHERE id = %s", (task,))
+    transitions.wake_due(stage.connection, actor="sweep")
+    through(stage, process)
+    assert stage.state(task) == "succeeded"
+    assert seen == [[(True, 10), (False, None)]] * 2
+
+
 def test_a_gather_of_nothing_returns_nothing_at_once(stage: Stage, process: ProcessState) -> None:
     script[:] = [lambda ctx: [ctx.gather(), len(ctx.spawn("test.child", [])), ctx.gather(policy="any")]]
     (task,) = stage.submit("test.parent")
