@@ -130,6 +130,7 @@ class Alone:
         if name in self.recorded:
             recorded: T = self.recorded[name]
             return recorded
+        assert name.isprintable() and 0 < len(name) <= 100, f"no step may be called {name!r}"
         self.steps.append(name)
         self._inside = name
         try:

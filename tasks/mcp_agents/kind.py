@@ -79,7 +79,7 @@ def agent(ctx: Context, payload: Agent) -> Answered:
             messages.append(_message(said[-1]))
             for number, call in enumerate(said[-1]["calls"], start=1):
                 outcome = ctx.step(
-                    f"turn {turn}, call {number}: {call['name'][:60]}",
+                    f"turn {turn}, call {number}: {_shown(call['name'])}",
                     lambda call=call: _called(ctx, sessions, known, payload, by_name, call),  # type: ignore[misc]  # mypy can't infer the default
                 )
                 refused, error = outcome["refused"], outcome["error"]
@@ -174,6 +174,11 @@ def _message(said: Said) -> dict[str, Any]:
         for one in said["calls"]
     ]
     return {"role": "assistant", "content": said["text"] or None, "tool_calls": calls}
+
+
+def _shown(name: str) -> str:
+    """Return what a model called a tool as a step's name may have it: whatever it wrote, it is a call to refuse."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name[:60])
 
 
 def _called(

@@ -21,6 +21,7 @@ from harness.ops.emulator.behaviour import Behaviour
 from tasks.mcp_agents import example_server, servers
 from tasks.mcp_agents.kind import agent, agents
 from tasks.mcp_agents.payload import Agent, Team
+from tests.kinds.sites import Page, site
 
 COMMAND = shlex.join([sys.executable, "-m", example_server.__name__])
 
@@ -99,6 +100,24 @@ def test_a_tool_that_may_not_be_called_is_refused_and_its_server_never_asked(
     assert agent(alone(), asked(forbidden)).answer == "5 nuts were ordered."
     narrowed = agent(alone(), asked(forbidden, tools=["shop__stock"]))
     assert [one.refused for one in narrowed.calls] == [True], "the payload may narrow what the operator allows"
+
+
+def test_a_name_that_no_step_could_have_is_refused_like_any_other(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "shop\u200b__order\n" + "x" * 200, "arguments": "{}"}}
+
+    def said(message: dict[str, Any]) -> Page:
+        whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "any"}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"} | message}
+        body = json.dumps(whole | {"choices": [choice]}).encode()
+        return Page(body, headers={"content-type": "application/json"})
+
+    with site() as model:
+        model.pages["/v1/chat/completions"] = [said({"content": None, "tool_calls": [call]}), said({"content": "No."})]
+        monkeypatch.setenv("LLM_BASE_URL", model.url("/v1"))
+        ctx = alone()
+        found = agent(ctx, asked())
+    assert found.answer == "No." and [(one.ok, one.refused) for one in found.calls] == [(False, True)]
+    assert ctx.steps[2].startswith("turn 1, call 1: shop?__order?xxx")
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
