@@ -149,6 +149,8 @@ class _Walk:
                 case Extract():
                     self._extracted[action.name] = self._read(action)
         except NotInTime:
+            if isinstance(action, Picture):
+                raise Failed(f"{at}: no picture within {self._visit.find_s:g} s (find_s)", "timed_out") from None
             raise Failed(f"{at}: nothing that {action.selector!r} names within {self._visit.find_s:g} s") from None
         except Error as error:
             raise Failed(f"{at}: {_first(error)}") from None

@@ -106,6 +106,8 @@ def _told(ctx: Context, payload: Visit, program: str, folder: Path) -> dict[str,
                 if not line:
                     code = process.wait()
                     raise Transient(f"the browser's process ended (exit code {code}) without a result")
+                if not line.endswith(b"\n"):
+                    raise Permanent("actions: what is extracted is larger than 8 MB: extract less")
                 heard = json.loads(line)
                 if "did" in heard:
                     ctx.emit(f"{heard['did']}\n")

@@ -174,6 +174,25 @@ def test_what_a_selector_doesnt_find_fails_naming_the_action(alone: Any, shop: S
 
 
 @needs_browser
+def test_a_picture_that_waits_for_a_font_for_ever_is_a_time_out_and_too_much_text_is_refused(
+    alone: Any, shop: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    with raw(lambda connection: over.wait(60)) as mute:
+        monkeypatch.setenv("HARNESS_EGRESS_ALLOW", f"{shop.allow},{mute.allow}")
+        load = f"document.fonts.add(new FontFace('x', 'url({mute.url()})')); document.fonts.load('9px x')"
+        paragraphs = f"<p>{'€' * 20_000}</p>" * 200
+        body = f"<body style='font-family: x'>{paragraphs}<script>onload = () => {{ {load} }}</script>"
+        shop.pages["/font"] = Page(body.encode(), headers=HTML)
+        with pytest.raises(TimedOut, match=r"actions\[0\] \(screenshot\): no picture within 1 s"):
+            visit(alone(), asked(shop.url("/font"), {"do": "screenshot"}, find_s=1))
+        over.set()
+        much = {"do": "extract", "name": "all", "selector": "p", "every": True}
+        with pytest.raises(Permanent, match=r"actions: what is extracted is larger than"):
+            visit(alone(), asked(shop.url("/font"), much))
+
+
+@needs_browser
 def test_nothing_of_the_workers_environment_gets_to_the_browser(
     alone: Any, shop: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
