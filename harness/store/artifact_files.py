@@ -12,6 +12,7 @@ import os
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 ALIAS = "artifacts"
 SPOOL_PREFIX = "spool-"
+PROBE_PREFIX, PROBE = "probe-", b"can it be kept?"
 UNLOCKED_S = 60.0  # a spool file made a moment ago may not have its lock yet
 
 log = logs.get(__name__)
@@ -144,6 +146,15 @@ def remove(path: str) -> bool:
 def is_local() -> bool:
     """Whether the bytes are in a folder, so that removing some takes no time to speak of. Raises: Unavailable."""
     return _stored("look", lambda storage: isinstance(storage, FileSystemStorage))
+
+
+def probe() -> None:
+    """Keep some bytes, as an upload is kept, and remove them. Raises: Unavailable, with the cause."""
+    path = f"{PROBE_PREFIX}{uuid.uuid4()}"
+    with Spool(max_bytes=len(PROBE)) as spool:
+        spool.write(PROBE)
+        spool.keep(path)
+    _stored("remove", lambda storage: storage.delete(path))
 
 
 def drop_stale_spools() -> int:

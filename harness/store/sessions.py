@@ -101,6 +101,26 @@ def standing(connection: Connection, pools: Sequence[str]) -> list[tuple[str, st
     return [(row[0], row[1], row[2], row[3]) for row in cursor]
 
 
+def serves(connection: Connection, *, host: str, pool: str) -> bool:
+    """Return whether a live session of this host serves the pool, draining or not."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT FROM worker_session WHERE ended_at IS NULL AND host = %s AND pools ? %s "
+        "AND beat_at > clock_timestamp() - make_interval(secs => %s))",
+        (host, pool, DEAD_AFTER_S),
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def kinds(connection: Connection) -> set[str]:
+    """Return the kinds (`name@version`) that live sessions know which take work."""
+    cursor = connection.execute(
+        "SELECT DISTINCT unnest(kinds) FROM worker_session WHERE ended_at IS NULL AND NOT draining "
+        "AND beat_at > clock_timestamp() - make_interval(secs => %s)",
+        (DEAD_AFTER_S,),
+    )
+    return {row[0] for row in cursor}
+
+
 def start_drain(connection: Connection, session: uuid.UUID) -> None:
     """Give the session no new work; what it holds goes on."""
     connection.execute("UPDATE worker_session SET draining = true WHERE uuid = %s", (session,))
