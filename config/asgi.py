@@ -7,12 +7,15 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.core.exceptions import TooManyFieldsSent, TooManyFilesSent
 
 from harness.telemetry import logs
 
 logs.configure(settings.HARNESS_LOG_LEVEL, process="web")
 # A line for each request that a client got wrong would let clients fill the log.
 logging.getLogger("django.request").setLevel(logging.ERROR)
+for _error in (TooManyFieldsSent, TooManyFilesSent):
+    logging.getLogger(f"django.security.{_error.__name__}").setLevel(logging.CRITICAL)
 _django = get_asgi_application()
 
 from harness.web import service  # noqa: E402  (models load only after Django is set up)

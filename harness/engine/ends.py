@@ -17,6 +17,7 @@ MOST = 2000  # of one round; the next one follows at once
 
 PARENT_ENDED = "parent_ended"  # classes of the error that a task carries which was cancelled because of another
 DEPENDENCY_FAILED = "dependency_failed"
+_DEPENDS = "it depends on task "
 
 
 def carry(connection: Connection, *, actor: str) -> int:
@@ -58,7 +59,9 @@ def _dependent(connection: Connection, one: EndedAbove, *, actor: str) -> int:
         children.forget(connection, one.task, last=one.last)
         return 0
     public_id, state, message = failed
-    reason = f"it depends on task {public_id}, which is {state}" + (f": {message}" if message else "")
+    if message and message.startswith(_DEPENDS):  # only where it began: a chain of thousands would tell them all
+        message = message[message.rindex(_DEPENDS) :]
+    reason = f"{_DEPENDS}{public_id}, which is {state}" + (f": {message}" if message else "")
     by = By(actor=actor, reason=reason)
     decision = transitions.act(connection, [one.task], verbs.cancel, Asked(), by, pass_over=True).get(one.task)
     if decision is None or decision is transitions.BUSY:

@@ -93,7 +93,7 @@ def check(question: Question) -> None:
 
     >>> check(Question(prompt="Publish?"))
     """
-    if not len(question.prompt.strip()) > 0 or len(question.prompt) > PROMPT_MOST_CHARS:
+    if not _is_text(question.prompt) or not question.prompt.strip() or len(question.prompt) > PROMPT_MOST_CHARS:
         raise Invalid(
             f"prompt: must be text of 1 to {PROMPT_MOST_CHARS:,} characters; what is longer goes to `ctx.artifacts`, "
             "its id into the prompt",
@@ -102,7 +102,8 @@ def check(question: Question) -> None:
     _check_choices(question.choices)
     if question.timeout_s is not None and not TIMEOUT_LEAST_S <= question.timeout_s <= TIMEOUT_MOST_S:
         raise Invalid(
-            f"timeout_s: must be {TIMEOUT_LEAST_S:g} to {TIMEOUT_MOST_S:g} seconds, or None, not {question.timeout_s}",
+            f"timeout_s: must be {TIMEOUT_LEAST_S:g} to {TIMEOUT_MOST_S:.0f} seconds, or None, "
+            f"not {question.timeout_s}",
             field="timeout_s",
         )
     if question.on_timeout not in get_args(OnTimeout):

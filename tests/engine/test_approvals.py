@@ -342,7 +342,7 @@ def test_what_can_not_be_asked_or_answered_names_the_field(stage: Stage, process
         ({"choices": "yes"}, "choices"),
         ({"choices": ["a", "a"]}, r"choices\[1\]"),
         ({"choices": ["denied"]}, r"choices\[0\]"),
-        ({"timeout_s": 0}, "timeout_s"),
+        ({"timeout_s": 0}, "timeout_s: must be 1 to 31536000 seconds"),
         ({"on_timeout": "approve"}, "on_timeout.*never a yes"),
         ({"deny": "retry"}, "deny"),
     ):
@@ -352,7 +352,8 @@ def test_what_can_not_be_asked_or_answered_names_the_field(stage: Stage, process
         assert stage.state(task) == "failed_terminal"
         with pytest.raises(HarnessError, match=field):
             raise HarnessError(error(stage, task)["message"])
-    for prompt in ("", "  ", "x" * 4001, "a\0b"):
+    odd: tuple[Any, ...] = ("", "  ", "x" * 4001, "a\0b", 5, None)
+    for prompt in odd:
         script[:] = [lambda ctx, prompt=prompt: ctx.ask(prompt)]  # type: ignore[misc]
         (task,) = stage.submit("test.asking")
         once(stage, process)

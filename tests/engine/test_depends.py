@@ -118,6 +118,20 @@ def test_a_node_that_fails_cancels_what_depends_on_it_with_the_reason_and_nothin
     assert "last" not in order and stage.one("SELECT count(*) FROM notice WHERE down") == 0
 
 
+def test_at_the_end_of_a_long_chain_the_reason_tells_where_it_broke_and_not_the_whole_way(
+    stage: Stage, web: Connection, process: ProcessState
+) -> None:
+    broken.add("n0")
+    tasks = send(stage, web, {"n0": []} | {f"n{at}": [f"n{at - 1}"] for at in range(1, 30)})
+    through(stage, process)
+    while ends.carry(stage.connection, actor="sweep"):
+        pass
+    first, before = (stage.row(tasks[name])["public_id"] for name in ("n0", "n28"))
+    reason = f"it depends on task {before}, which is cancelled: it depends on task {first}, which is failed_terminal: "
+    found = stage.one("SELECT error FROM task_body WHERE task_id = %s", tasks["n29"])
+    assert found["message"] == f"{reason}n0 is broken"
+
+
 def test_a_node_with_a_time_of_its_own_waits_for_both(stage: Stage, web: Connection, process: ProcessState) -> None:
     tasks = send(stage, web, {"first": [], "then": ["first"]})
     then = tasks["then"]

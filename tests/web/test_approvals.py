@@ -204,6 +204,8 @@ def test_an_altered_or_expired_link_and_a_forged_form_are_clear_pages(asks: Asks
         for wrong in ({"verdict": "maybe"}, {"verdict": "approve"}, {"verdict": "approve", "choice": "fax"}):
             assert person.post(good, data={**form, **wrong}).status_code == 422
         assert person.put(good).status_code == 405
+        assert person.post(good, data={f"a{n}": "b" for n in range(1001)}).status_code == 400
+    assert "number of GET/POST parameters" not in web.log.read_text(), "who sends rubbish doesn't fill the log"
     assert asks.state(public) == "waiting_approval"
 
 

@@ -4,10 +4,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from harness.engine.operate import REASON_MAX_CHARS
 from harness.engine.submit import NAME_MAX_CHARS
+from harness.policy.graph import NAME_MAX_CHARS as NODE_MAX_CHARS
 from harness.policy.lifecycle import State
 from harness.policy.terms import TAG_MAX_CHARS, TAGS_MAX, TITLE_MAX_CHARS
 from harness.web.api.costs import BudgetOut
@@ -18,6 +19,15 @@ NAME = r"^[\w.:-]{1,200}$"  # of a kind or pool to look for
 Priority = Annotated[int, Field(strict=True, ge=0, le=3, description="0 (P0, interactive) to 3 (P3, batch)")]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=3_155_760_000, allow_inf_nan=False)]
 Tags = Annotated[list[Annotated[str, Field(max_length=TAG_MAX_CHARS)]], Field(max_length=TAGS_MAX)]
+
+
+def _node(value: object) -> object:
+    """Check what another node is called by: one message, instead of one for each type that it might have been."""
+    if isinstance(value, str) and len(value) <= NODE_MAX_CHARS:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError(f"must be another node's name (at most {NODE_MAX_CHARS} characters), or its place from 0")
 
 
 class _Strict(BaseModel):
@@ -48,9 +58,14 @@ class TaskIn(_Strict):
 class NodeIn(TaskIn):
     """A task of a run. It gets in line when those that it depends on have succeeded; one that fails cancels it."""
 
-    name: str = Field(default="", max_length=100, description="what other nodes call it in depends_on")
+    name: str = Field(default="", max_length=NODE_MAX_CHARS, description="what other nodes call it in depends_on")
     depends_on: Annotated[
-        list[Annotated[int, Field(strict=True, ge=0)] | Annotated[str, Field(max_length=100)]],
+        list[
+            Annotated[
+                Annotated[int, Field(strict=True, ge=0)] | Annotated[str, Field(max_length=NODE_MAX_CHARS)],
+                BeforeValidator(_node),
+            ]
+        ],
         Field(max_length=10_000),
     ] = Field(default=[], description="names of other nodes of this run, or their places from 0")
 
