@@ -1,8 +1,8 @@
 """The dispatcher's process: lead or stand by, tick when something happened, sweep beside it.
 
 Any number run; one leads, by the epoch. The leader says that it sleeps (asks for the doorbell) except under a load so
-steady that the next tick comes anyway: then nobody has to ring. Audit and retention, the notes on why flows wait, and
-the readings of resources have threads of their own.
+steady that the next tick comes anyway: then nobody has to ring. Audit and retention, the notes on why flows wait, the
+readings of resources and the counts for the metrics have threads of their own.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import psycopg
 
-from harness.engine import dispatch, follow, readings, reasons, sweep, upkeep
+from harness.engine import dispatch, follow, readings, reasons, sweep, tally, upkeep
 from harness.engine.doorkeeper import Doorkeeper
 from harness.engine.memory import Memory
 from harness.engine.readings import Readings, Reads
@@ -122,6 +122,7 @@ class Dispatcher:
                     target=self._note_reasons, args=(memory, epoch, over), name="reasons", daemon=True
                 ).start()
                 threading.Thread(target=self._follow, args=(epoch, over), name="follow", daemon=True).start()
+                threading.Thread(target=self._tally, args=(over,), name="tally", daemon=True).start()
                 self._warm_broker()
                 self._ticks(connection, listener, memory, epoch)
         finally:
@@ -223,6 +224,9 @@ class Dispatcher:
 
     def _follow(self, epoch: int, over: threading.Event) -> None:
         follow.run(lambda: self._open("dispatcher-follow"), self._topology, epoch=epoch, over=over)
+
+    def _tally(self, over: threading.Event) -> None:
+        tally.run(lambda: self._open("dispatcher-tally"), over=over)
 
     def _warm_broker(self) -> None:
         try:

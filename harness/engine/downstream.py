@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
+from harness.engine.counts import HTTP, PERMIT
 from harness.engine.passage import TOKENS_MOST, Passage
 from harness.engine.room import Room
 from harness.engine.waits import Waits
@@ -155,7 +156,9 @@ class Downstream:
     def _room(self, resource: str) -> Room:
         with self._lock:
             if resource not in self._rooms:
-                self._rooms[resource] = Room(calling.CONNECTIONS, lambda waited_s: self._waits.note(resource, waited_s))
+                self._rooms[resource] = Room(
+                    calling.CONNECTIONS, lambda waited_s: self._waits.note(resource, waited_s, what=HTTP)
+                )
             return self._rooms[resource]
 
     # 3. Call, 4. report
@@ -240,6 +243,14 @@ class Downstream:
             found.setdefault(resource, {})["connection_wait_p95_s"] = told["p95_s"]
         return found
 
+    def counted(self) -> dict[str, dict[str, list[float]]]:
+        """Return what came of calls since this process began, for the metrics: `calls:<what>`, by resource."""
+        found: dict[str, dict[str, list[float]]] = {}
+        with self._lock:
+            for (resource, what), n in self._counts.items():
+                found.setdefault(f"calls:{what}", {})[resource] = [float(n)]
+        return found
+
     def close(self) -> None:
         """Stop renewing, and drop the connections to Redis."""
         self._closed.set()
@@ -267,6 +278,7 @@ class Downstream:
 
     def _note_permit(self, ask: Ask, waited_s: float) -> None:
         for want in ask.wants:
+            self._waits.counts.waited(PERMIT, want.resource, waited_s)
             self._count(want.resource, "granted")
             if waited_s >= LOOK_S / 10:
                 self._count(want.resource, "waited")

@@ -152,6 +152,10 @@ class ProcessState:
         self._begins: Together[Beginning, bool | None] = Together(self._begin, lanes=LANES)
         self._finishes: Together[Finishing, bool | None] = Together(self._finish, lanes=LANES)
 
+    def counted(self) -> dict[str, dict[str, list[float]]]:
+        """Return what this process has counted since it began, for the metrics."""
+        return self.waits.counts.read() | self.downstream.counted()
+
     def _mark(self) -> str:
         with borrowed(self.db) as connection:
             return targets.mark(connection)

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 from psycopg import errors
 
+from harness.engine.counts import DB
 from harness.engine.waits import Waits
 from harness.kinds import models, targets
 from harness.kinds.errors import Permanent, RateLimited, TimedOut, Transient, WorkError
@@ -142,7 +143,7 @@ class Targets:
 
     def waited(self, name: str, seconds: float) -> None:
         """Note how long a task waited for a connection."""
-        self._waits.note(name, seconds)
+        self._waits.note(name, seconds, what=DB)
 
     def _own(self) -> str:
         if self._known_mark is None:

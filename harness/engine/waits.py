@@ -1,4 +1,4 @@
-"""How long the threads of one process have waited for a connection, by resource, over the last minute.
+"""How long the threads of one process have waited for a connection, by resource: over the last minute, and in all.
 
 A bounded window: of more than MOST waits a minute the latest count. Nothing here reads another clock than the one that
 is passed or CLOCK_MONOTONIC.
@@ -8,6 +8,8 @@ import threading
 import time
 from collections import defaultdict, deque
 from typing import TypedDict
+
+from harness.engine.counts import Counts
 
 WINDOW_S = 60.0
 MOST = 4096  # of one resource: 64 KB
@@ -26,11 +28,13 @@ class Waits:
     """The waits of one process. Safe for threads."""
 
     def __init__(self) -> None:
+        self.counts = Counts()
         self._lock = threading.Lock()
         self._seen: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=MOST))
 
-    def note(self, resource: str, waited_s: float, *, now_s: float | None = None) -> None:
-        """Note one wait."""
+    def note(self, resource: str, waited_s: float, *, what: str, now_s: float | None = None) -> None:
+        """Note one wait for `what` (engine.counts): counts.HTTP or counts.DB."""
+        self.counts.waited(what, resource, waited_s)
         with self._lock:
             self._seen[resource].append((time.monotonic() if now_s is None else now_s, waited_s))
 

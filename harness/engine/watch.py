@@ -54,6 +54,13 @@ def read_resources(process: ProcessState, connection: Connection) -> bool:
     return True
 
 
+def tell_counts(process: ProcessState, connection: Connection) -> bool:
+    """Tell what this process has counted, for the metrics, if it has counted anything. Returns True."""
+    if totals := process.counted():
+        sessions.tell(connection, process.session, process.pid, totals)
+    return True
+
+
 def settle_overdue(process: ProcessState, connection: Connection) -> None:
     """Ask tasks past their time limit to end; after GRACE_S settle them here. Their lease stays as a zombie."""
     now_s = time.monotonic()

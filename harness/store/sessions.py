@@ -79,17 +79,31 @@ def sharing(connection: Connection, session: uuid.UUID) -> int:
     return max(1, row[0] if row else 1)
 
 
-def beat(connection: Connection, session: uuid.UUID, *, waits: Mapping[str, object] | None = None) -> bool:
+def beat(
+    connection: Connection,
+    session: uuid.UUID,
+    *,
+    waits: Mapping[str, object] | None = None,
+    totals: Mapping[int, object] | None = None,
+) -> bool:
     """Show that the session lives, and how long it waited for connections of late, by resource (None: as before).
 
+    `totals`: what its processes have counted since they began, by pid; of those that aren't named what they told last.
     False: it was declared dead; the process must fence itself and exit.
     """
     row = connection.execute(
-        "UPDATE worker_session SET beat_at = clock_timestamp(), waits = coalesce(%s::jsonb, waits) "
-        "WHERE uuid = %s AND ended_at IS NULL RETURNING true",
-        (None if waits is None else json.dumps(waits), session),
+        "UPDATE worker_session SET beat_at = clock_timestamp(), waits = coalesce(%s::jsonb, waits), "
+        "totals = totals || %s::jsonb WHERE uuid = %s AND ended_at IS NULL RETURNING true",
+        (None if waits is None else json.dumps(waits), json.dumps(totals or {}), session),
     ).fetchone()
     return row is not None
+
+
+def tell(connection: Connection, session: uuid.UUID, pid: int, totals: object) -> None:
+    """Tell what a process of the session has counted since it began: a prefork child, whose parent beats for it."""
+    connection.execute(
+        "UPDATE worker_session SET totals = totals || %s::jsonb WHERE uuid = %s", (json.dumps({pid: totals}), session)
+    )
 
 
 def standing(connection: Connection, pools: Sequence[str]) -> list[tuple[str, str, int, bool]]:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from celery.exceptions import SoftTimeLimitExceeded
@@ -195,8 +195,7 @@ class Life:
         while not self._ended.wait(wait_s):
             self._outlive_freeze()
             started_s = boottime_s()
-            waits = self._process.waits.read() if self._process is not None else None
-            alive = self._ask("beat", functools.partial(self._beat.run, functools.partial(self._beaten, waits)))
+            alive = self._ask("beat", functools.partial(self._beat.run, self._beaten))
             if alive is False:
                 self.leave(1, "session_lost")
             if alive:
@@ -205,8 +204,11 @@ class Life:
                 self.leave(1, "fence_closed")
             wait_s = max(0.0, sessions.BEAT_EVERY_S - (boottime_s() - started_s)) if alive else BEAT_AGAIN_S
 
-    def _beaten(self, waits: Mapping[str, object] | None, connection: Connection) -> bool:
-        return sessions.beat(connection, self.session, waits=waits)
+    def _beaten(self, connection: Connection) -> bool:
+        if (process := self._process) is None:
+            return sessions.beat(connection, self.session)
+        told = {process.pid: process.counted()}
+        return sessions.beat(connection, self.session, waits=process.waits.read(), totals=told)
 
     def _outlive_freeze(self) -> None:
         """Once more put off the end that comes when no Python runs here any more: nobody else could restart us then.
@@ -286,6 +288,7 @@ class Life:
             if time.monotonic() >= self._unheld_due_s:
                 self._unheld_due_s = time.monotonic() + UNHELD_EVERY_S
                 self._ask("hand_back_unheld", lambda: _with_own(process, watch.hand_back_unheld))
+                self._ask("tell_counts", lambda: _with_own(process, watch.tell_counts))
             if time.monotonic() >= self._resources_due_s:
                 self._resources_due_s = time.monotonic() + RESOURCES_EVERY_S
                 self._ask("read_resources", lambda: _with_own(process, watch.read_resources))

@@ -135,6 +135,28 @@ def test_waits_are_predicted_from_the_newest_rows_and_by_flow(stage: Stage, anal
                 assert re.search(f"(using|on) {used}", line), (name, line)
 
 
+@pytest.mark.parametrize("analysed", [False, True])
+def test_what_metrics_are_counted_from_is_found_by_number_and_time(stage: Stage, analysed: bool) -> None:
+    fill(stage, 5000)
+    if analysed:
+        with psycopg.connect(stage.url, autocommit=True) as owner:
+            owner.execute("ANALYZE task; ANALYZE attempt; ANALYZE event")
+    used = {
+        "grown": r"((task|attempt|door_answer|level_change)_pkey|attempt_once|event_\w*at_idx|approval_once)",
+        "stands": r"(task_head|approval_open)",
+        "depth": r"(task_head|task_not_before|task_held|task_dead)",
+        "begin": r"(task_pkey|attempt_pkey|door_answer_pkey|level_change_pkey)",
+    }
+    large = r"(?:task|attempt|door_answer|level_change|approval|event)(?:_\w+)?\b"
+    for name, indexes in used.items():
+        for line in plan_of(stage, f"tally/{name}").splitlines():
+            assert not re.search(f"Seq Scan on {large}", line), (name, line)
+            found = re.search(f"Scan using (\\w+) on {large}", line) or re.search(
+                f"Bitmap Index Scan on ({large}.*)", line
+            )
+            assert found is None or re.match(indexes, found[1]), (name, line)
+
+
 def test_a_tick_reads_no_more_with_many_finished_tasks_than_with_none(stage: Stage) -> None:
     stage.add_session({"db": 4})
     stage.submit(n=50)

@@ -17,7 +17,7 @@ from django.conf import settings
 from harness.store import keys
 from tests.gateway import Gateway
 from tests.stage import Stage
-from tests.web.conftest import Api, Web, assert_problem, start_web
+from tests.web.conftest import METRICS_TOKEN, Api, Web, assert_problem, start_web
 
 
 def test_the_documentation_loads_nothing_from_outside(web: Web) -> None:
@@ -125,7 +125,7 @@ def far_web(root: Path, tmp_path: Path, database_url: str) -> Iterator[tuple[Web
     gateway = Gateway(parts.hostname or "127.0.0.1", parts.port or 5432)
     login, at, _ = parts.netloc.rpartition("@")
     url = urlunsplit(parts._replace(netloc=f"{login}{at}127.0.0.1:{gateway.port}"))
-    web = start_web(root, tmp_path / "web.log", {"DATABASE_URL": url})
+    web = start_web(root, tmp_path / "web.log", {"DATABASE_URL": url, "HARNESS_METRICS_TOKEN": METRICS_TOKEN})
     yield web, gateway
     web.stop()
     gateway.close()
@@ -142,6 +142,7 @@ def test_a_lost_database_is_503_with_retry_after_and_it_heals_by_itself(far_web:
         api.run,
         lambda: api.http.get("/api/v1/tasks"),
         lambda: api.http.get("/health/ready"),
+        lambda: httpx.get(f"{web.url}/metrics", headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),
     ]
     for ask in asks:
         started_s = time.monotonic()

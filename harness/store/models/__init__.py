@@ -28,6 +28,7 @@ from harness.store.models.slots import (
     LeaseMember,
     WorkerSession,
 )
+from harness.store.models.tally import Tally
 from harness.store.models.tenancy import ApiKey, Idempotency, Quota, Tenant
 from harness.store.models.work import Attempt, Run, Step, Task, TaskBody, TraceEvent
 
@@ -75,6 +76,7 @@ __all__ = [
     "Schedule",
     "SentForm",
     "Step",
+    "Tally",
     "Task",
     "TaskBody",
     "TaskTerm",

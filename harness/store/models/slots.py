@@ -58,6 +58,7 @@ class WorkerSession(models.Model):
     """One life of one worker process. `pools` maps a pool to this process's slots in it.
 
     `waits`: how long its threads waited for connections in the minute before the last beat, by resource (engine.waits).
+    `totals`: what each of its processes (by pid) has counted since it began, for the metrics (engine.counts).
     `place`: where its pid counts (engine.living), if nothing of it outlives that process; null: only its silence tells.
     """
 
@@ -69,6 +70,7 @@ class WorkerSession(models.Model):
     kinds = ArrayField(models.TextField())
     connections = models.IntegerField()
     waits = models.JSONField(db_default={})
+    totals = models.JSONField(db_default={})
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
     draining = models.BooleanField(db_default=False)
