@@ -12,18 +12,36 @@ What is believed: the clients' answers, the receiver's log, the trace against th
 * caps_exceeded        slots of pools; caps of tenants, quotas, runs and resources: in every sample of leases, and at
                        every instant of the receiver's log; zombies count
 * leaked_leases        rows of leases a minute after the last task ended
+* children_doubled     two children for one place in a spawn, or one that no finished step made (families)
+* children_wrong       a parent wasn't told of each child once, the same at each attempt, and what it came to
+* approvals_wrong      decided twice or by nobody, or a task was told another choice than was made (decisions)
+* stream_gaps          an event of a stream that is missing, came twice or isn't in the trace; no end (streams)
+* leases_while_waiting a task on a lease while it is parked, paused or undecided (waiting)
+* dependencies_wrong   a node that ran before what it depends on had succeeded
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from benchmarks.chaos import caps, stepwise
+from benchmarks.chaos import caps, decisions, families, stepwise, streams, waiting
 from benchmarks.chaos.history import Finding, History, TaskRow, TraceEvent
 from benchmarks.chaos.view import View, token, view
 from harness.policy import steps
 from harness.policy.lifecycle import TABLE, TERMINAL, Event, State
 
-COLUMNS = ("lost", "duplicated_effects", "illegal_transitions", "caps_exceeded", "leaked_leases")
+COLUMNS = (
+    "lost",
+    "duplicated_effects",
+    "illegal_transitions",
+    "caps_exceeded",
+    "leaked_leases",
+    "children_doubled",
+    "children_wrong",
+    "approvals_wrong",
+    "stream_gaps",
+    "leases_while_waiting",
+    "dependencies_wrong",
+)
 WISH = "wish"  # in the trace, but no change of state: what someone wants of a running task
 LATER_S = 3600.0  # due so late that waiting is what was asked for
 
@@ -37,6 +55,10 @@ def check(history: History) -> list[Finding]:
         executions,
         effects,
         *stepwise.RULES,
+        *families.RULES,
+        *decisions.RULES,
+        *streams.RULES,
+        *waiting.RULES,
         transitions,
         caps.by_lease,
         caps.by_visit,

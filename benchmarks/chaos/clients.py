@@ -24,19 +24,30 @@ FINAL = frozenset({200, 202, 400, 401, 403, 404, 409, 413, 422})
 
 
 class Clients:
-    """Submits the work at its times. `keys`: API key by tenant."""
+    """Submits the work at its times. `keys`: API key by tenant; `follow`: told of a task to watch, and its tenant.
 
-    def __init__(self, url: str, keys: Mapping[str, str], work: Sequence[Work]) -> None:
+    `edges`: what was accepted as depending on what, by the numbers of the work.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        keys: Mapping[str, str],
+        work: Sequence[Work],
+        follow: Callable[[str, str], None] = lambda task, tenant: None,
+    ) -> None:
         self._url = url
         self._keys = keys
         self._jobs: queue.PriorityQueue[tuple[float, int, Callable[[httpx.Client], None]]] = queue.PriorityQueue()
         self._tasks: dict[int, str | None] = {}  # None: refused
         self._closed = threading.Event()
         self._lock = threading.Lock()
+        self._follow = follow
         self._runs: dict[int, list[Work]] = {}
         self._number = 0
         self._busy = 0
         self.accepted: list[Accepted] = []
+        self.edges: list[tuple[int, int]] = []
         self.answers: Counter[int] = Counter()
         self.refused: list[str] = []
         self._name = uuid.uuid4().hex[:8]
@@ -124,18 +135,24 @@ class Clients:
 
     def _submit_run(self, http: httpx.Client, number: int) -> None:
         nodes = self._runs[number]
-        body = {"nodes": [_node(one) for one in nodes], "name": f"chaos-{number}", "fanout_cap": 2}
+        listed = [_node(one) | ({"depends_on": list(one.after)} if one.after else {}) for one in nodes]
+        body = {"nodes": listed, "name": f"chaos-{number}", "fanout_cap": 2}
         answer = self._send(http, nodes[0].tenant, "/api/v1/runs", body, f"{self._name}-run-{number}")
         if answer is None:
             self._again(self._submit_run, number)
         elif answer.status_code in (200, 202):
             for one, task in zip(nodes, answer.json()["task_ids"], strict=True):
                 self._note(one, task)
+            self.edges += [(one.i, nodes[on].i) for one in nodes for on in one.after]
         else:
             self.refused.append(f"run: {answer.status_code} {answer.text[:300]}")
 
     def _note(self, one: Work, task: str) -> None:
-        self._tasks[one.i] = task
+        with self._lock:  # a double click is answered twice, at once at times
+            first = one.i not in self._tasks
+            self._tasks[one.i] = task
+        if one.followed and first:
+            self._follow(task, one.tenant)
         self.accepted.append(Accepted(i=one.i, task=task, tenant=one.tenant))
 
     def _verb(self, http: httpx.Client, one: Work, number: int) -> None:
@@ -157,6 +174,7 @@ def _node(one: Work) -> dict[str, Any]:
     else:
         body["input"] = {
             "i": one.i, "hold_s": one.hold_s, "effects": one.effects, "fails": one.fails, "how": one.how,
+            **dict(one.more),
         }  # fmt: skip
     if one.later:
         body["not_before"] = LATER

@@ -20,7 +20,10 @@ class Accepted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRow:
-    """A task as it stood at the end. `i`: the number in its payload; `effects`: how many it has if it succeeds."""
+    """A task as it stood at the end. `i`: the number in its payload; `effects`: how many it has if it succeeds.
+
+    `parent`: the id of the task that spawned it; `children`, `families`: how many it spawns (benchmarks.kinds.shapes).
+    """
 
     id: int
     task: str
@@ -35,11 +38,17 @@ class TaskRow:
     holds: tuple[str, ...]
     due_in_s: float | None
     leased: bool
+    parent: int | None = None
+    children: int = 0
+    families: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TraceEvent:
-    """One event of the trace. `id`: of the task; `step`: the ordinal of the step that it is of."""
+    """One event of the trace. `id`: of the task; `step`: the ordinal of the step, or of the question, that it is of.
+
+    `detail`: that step's name, or the choice of a decision.
+    """
 
     id: int
     seq: int
@@ -48,6 +57,7 @@ class TraceEvent:
     source: str | None
     target: str
     step: int | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +94,60 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What an execution was told, and told the receiver: how children ended ("gathered"), or an answer ("ask-N")."""
+
+    token: str
+    what: str
+    at_s: float
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A question (row of approval) as it stood at the end. `id`: of its task."""
+
+    id: int
+    name: str
+    choices: tuple[str, ...]
+    deny: str
+    asks: int
+    open: bool
+    verdict: str | None
+    choice: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """One answer to somebody who decided a question. `told`: (verdict, choice) that stands, by that answer."""
+
+    task: str
+    verb: str
+    choice: str | None
+    status: int
+    at_s: float
+    told: tuple[str | None, str | None] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """One event of a task's stream as a client got it. `connection`: the how manieth of that client.
+
+    Of a `state`: its number and name; of `output`: attempt, the characters before it, and the text.
+    """
+
+    task: str
+    connection: int
+    at_s: float
+    event: str
+    seq: int | None = None
+    name: str | None = None
+    attempt: int | None = None
+    offset: int | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseSeen:
     """One lease in a sample. `tasks`: ids of its members; none: a zombie."""
 
@@ -102,13 +166,16 @@ class LeaseSeen:
 class Sample:
     """All leases at one moment, in one snapshot. `slots`: of the sessions that lived then or until shortly before.
 
-    `paused`: the queues (`<pool>.p<priority>`) that pressure paused.
+    `paused`: the queues (`<pool>.p<priority>`) that pressure paused. `waiting`: how many tasks were parked, paused or
+    undecided; `leased_waiting`: those of them (ids) that were on a lease.
     """
 
     at_s: float
     slots: Mapping[str, int]
     leases: tuple[LeaseSeen, ...]
     paused: tuple[str, ...] = ()
+    waiting: int = 0
+    leased_waiting: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +235,11 @@ class LevelChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:
-    """One run. `leases_left`: rows of lease and lease_member a minute after the last task had ended."""
+    """One run. `leases_left`: rows of lease and lease_member a minute after the last task had ended.
+
+    `edges`: (i, on) by the numbers of work: what a client submitted as depending on what. `followed`: tasks whose
+    stream somebody watched until the end.
+    """
 
     ended_s: float
     accepted: tuple[Accepted, ...]
@@ -182,6 +253,12 @@ class History:
     leases_left: int
     provider: Provider | None = None
     levels: tuple[LevelChange, ...] = ()
+    told: tuple[Told, ...] = ()
+    questions: tuple[Question, ...] = ()
+    said: tuple[Said, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    followed: tuple[str, ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -202,6 +279,10 @@ class History:
                 ("effects", Effect),
                 ("faults", Fault),
                 ("levels", LevelChange),
+                ("told", Told),
+                ("questions", Question),
+                ("said", Said),
+                ("frames", Frame),
             )
         }
         caps = dict(values["caps"]) | {"runs": {int(run): cap for run, cap in values["caps"]["runs"]}}
@@ -211,6 +292,8 @@ class History:
                 slots=one["slots"],
                 leases=tuple(_build(LeaseSeen, lease) for lease in one["leases"]),
                 paused=tuple(one["paused"]),
+                waiting=one["waiting"],
+                leased_waiting=tuple(one["leased_waiting"]),
             )
             for one in values["samples"]
         )
@@ -220,6 +303,8 @@ class History:
             caps=Caps(**caps),
             leases_left=values["leases_left"],
             provider=Provider(**values["provider"]) if values["provider"] else None,
+            followed=tuple(values["followed"]),
+            edges=tuple((i, on) for i, on in values["edges"]),
             **rows,
         )
 

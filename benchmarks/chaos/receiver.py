@@ -4,6 +4,7 @@ One asyncio server on a thread of the benchmark, one connection an execution, li
 
     worker: `begin TOKEN I POOL PID BEGAN_S`   receiver: `NUMBER`, the how manieth execution of this token it is
     worker: `effect N SENT_S [TOKEN]`          receiver: a number, once it is written down; TOKEN: of its step
+    worker: `tell WHAT AT_S [WORD ..]`         receiver: the how manieth time that this token tells WHAT
     worker: `end ENDED_S`                      and the connection is closed
 
 Without an `end` the end of the connection ends the execution: the kernel closes it for a process that gets kill -9.
@@ -18,7 +19,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Self
 
-from benchmarks.chaos.history import Effect, Visit
+from benchmarks.chaos.history import Effect, Told, Visit
 
 FOREVER_S = 4e9  # the end of what has not ended yet
 
@@ -31,6 +32,7 @@ class Receiver:
         self._visits: list[Visit] = []
         self._open: dict[int, Visit] = {}
         self._effects: list[Effect] = []
+        self._told: list[Told] = []
         self._numbers: Counter[str] = Counter()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -52,6 +54,10 @@ class Receiver:
     def effects(self) -> tuple[Effect, ...]:
         """Return the effects so far."""
         return tuple(self._effects)
+
+    def told(self) -> tuple[Told, ...]:
+        """Return what executions said that they were told, so far."""
+        return tuple(self._told)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -77,11 +83,24 @@ class Receiver:
                 if words[0] == "end":
                     self._end(key, float(words[1]))
                     break
-                act = self._begin if words[0] == "begin" else self._effect
-                writer.write(f"{act(key, *words[1:])}\n".encode())
+                writer.write(f"{self._take(key, *words)}\n".encode())
                 await writer.drain()
         self._end(key, time.time())
         writer.close()
+
+    def _take(self, key: int, word: str, *words: str) -> int:
+        match word:
+            case "begin":
+                return self._begin(key, *words)
+            case "effect":
+                return self._effect(key, *words)
+            case _:
+                return self._tell(key, *words)
+
+    def _tell(self, key: int, what: str, at_s: str, *values: str) -> int:
+        visit = self._open[key]
+        self._told.append(Told(token=visit.token, what=what, at_s=float(at_s), values=values))
+        return sum((one.token, one.what) == (visit.token, what) for one in self._told)
 
     def _begin(self, key: int, token: str, i: str, pool: str, pid: str, began_s: str) -> int:
         self._numbers[token] += 1

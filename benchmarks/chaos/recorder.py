@@ -10,12 +10,16 @@ from typing import Any, Self
 
 import psycopg
 
-from benchmarks.chaos.history import LeaseSeen, LevelChange, Sample, TaskRow, TraceEvent
+from benchmarks.chaos.history import LeaseSeen, LevelChange, Question, Sample, TaskRow, TraceEvent
 from harness.policy.pressure.signals import Level
 
 EVERY_S = 0.15
 LINGER_S = 2.0  # the planner may have counted a session that ended while it planned
 _SAMPLE = """
+WITH waiting AS (
+  SELECT id FROM task WHERE state = 'paused' OR state = 'waiting_approval'
+  AND EXISTS (SELECT FROM approval a WHERE a.task_id = task.id AND a.open)
+)
 SELECT extract(epoch FROM clock_timestamp())::double precision,
   (SELECT coalesce(jsonb_object_agg(key, n), '{}') FROM (
      SELECT pool.key, sum(pool.value::integer) AS n
@@ -25,18 +29,21 @@ SELECT extract(epoch FROM clock_timestamp())::double precision,
   (SELECT coalesce(jsonb_agg(jsonb_build_array(l.id, l.pool, l.via, tenant.name, l.run_id, l.signature, l.pid,
      l.claimed_at IS NOT NULL, ARRAY(SELECT task_id FROM lease_member m WHERE m.lease_id = l.id))), '[]')
    FROM lease l JOIN tenant ON tenant.id = l.tenant_id),
-  ARRAY(SELECT key FROM pause WHERE scope = 'pool_priority' AND source = 'pressure' AND resumed_at IS NULL ORDER BY key)
+  ARRAY(SELECT key FROM pause WHERE scope = 'pool_priority' AND source = 'pressure' AND resumed_at IS NULL
+        ORDER BY key),
+  (SELECT count(*) FROM waiting), ARRAY(SELECT m.task_id FROM lease_member m JOIN waiting ON waiting.id = m.task_id)
 """
 _TASKS = """
-SELECT t.id, t.public_id::text, tenant.name, t.kind, t.pool, t.priority, coalesce((b.input ->> 'i')::integer, -1),
+SELECT t.id, t.public_id::text, tenant.name, t.kind, t.pool, t.priority, coalesce((b.input ->> 'i')::bigint, -1),
        coalesce((b.input ->> 'effects')::integer, 0), t.state, t.event_no, t.holds,
        extract(epoch FROM t.not_before - clock_timestamp())::double precision,
-       EXISTS (SELECT FROM lease_member m WHERE m.task_id = t.id)
+       EXISTS (SELECT FROM lease_member m WHERE m.task_id = t.id), t.parent_id,
+       coalesce((b.input ->> 'children')::integer, 0), coalesce((b.input ->> 'families')::integer, 0)
 FROM task t JOIN tenant ON tenant.id = t.tenant_id JOIN task_body b ON b.task_id = t.id ORDER BY t.id
 """
 _TRACE = """
 SELECT task_id, seq, extract(epoch FROM at)::double precision, event, from_state, to_state,
-       (data ->> 'ordinal')::integer
+       (data ->> 'ordinal')::integer, coalesce(data ->> 'step', data ->> 'choice')
 FROM event ORDER BY task_id, seq
 """
 
@@ -86,7 +93,14 @@ def sample(connection: psycopg.Connection[Any]) -> Sample:
     """Return all leases and the slots there are, in one snapshot."""
     row = connection.execute(_SAMPLE, {"linger_s": LINGER_S}).fetchone()
     assert row is not None
-    return Sample(at_s=row[0], slots=row[1], leases=tuple(_lease(*values) for values in row[2]), paused=tuple(row[3]))
+    return Sample(
+        at_s=row[0],
+        slots=row[1],
+        leases=tuple(_lease(*values) for values in row[2]),
+        paused=tuple(row[3]),
+        waiting=row[4],
+        leased_waiting=tuple(row[5]),
+    )
 
 
 def _lease(
@@ -126,10 +140,14 @@ def connect(database_url: str, patience_s: float = 30.0) -> psycopg.Connection[A
 
 
 def unfinished(connection: psycopg.Connection[Any]) -> int:
-    """Return how many tasks have not ended, apart from those that a hold keeps and those due in a year or later."""
+    """Return how many tasks have not ended, apart from those that people hold and those due in a year or later.
+
+    A parent that is parked for its children isn't held by people: it goes on when they have ended.
+    """
     return _count(
         connection,
-        "SELECT count(*) FROM task WHERE finished_at IS NULL AND NOT (state = 'paused' AND holds <> '{}') "
+        "SELECT count(*) FROM task WHERE finished_at IS NULL "
+        "AND NOT (state = 'paused' AND holds <> '{}' AND holds <> '{children}') "
         "AND coalesce(not_before, now()) < now() + interval '1 year'",
     )
 
@@ -161,6 +179,9 @@ def tasks(connection: psycopg.Connection[Any]) -> tuple[TaskRow, ...]:
             holds=tuple(row[10]),
             due_in_s=row[11],
             leased=row[12],
+            parent=row[13],
+            children=row[14],
+            families=row[15],
         )
         for row in connection.execute(_TASKS)
     )
@@ -169,8 +190,30 @@ def tasks(connection: psycopg.Connection[Any]) -> tuple[TaskRow, ...]:
 def trace(connection: psycopg.Connection[Any]) -> tuple[TraceEvent, ...]:
     """Return the whole trace, by task and number."""
     return tuple(
-        TraceEvent(id=row[0], seq=row[1], at_s=row[2], event=row[3], source=row[4], target=row[5], step=row[6])
+        TraceEvent(
+            id=row[0], seq=row[1], at_s=row[2], event=row[3], source=row[4], target=row[5], step=row[6], detail=row[7]
+        )
         for row in connection.execute(_TRACE)
+    )
+
+
+def questions(connection: psycopg.Connection[Any]) -> tuple[Question, ...]:
+    """Return every question as it stands. `id`: of its task."""
+    rows = connection.execute(
+        "SELECT task_id, name, choices, deny, asks, open, verdict, choice FROM approval ORDER BY task_id, ordinal"
+    )
+    return tuple(
+        Question(
+            id=row[0],
+            name=row[1],
+            choices=tuple(row[2]),
+            deny=row[3],
+            asks=row[4],
+            open=row[5],
+            verdict=row[6],
+            choice=row[7],
+        )
+        for row in rows
     )
 
 

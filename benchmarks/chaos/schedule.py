@@ -1,15 +1,17 @@
 """What happens when: the work that clients bring and the faults that hit it, both made from the seed alone.
 
 Faults are dealt from a deck that holds each kind as often as its weight, shuffled anew each time it is used up: so
-every kind of process is hit in every few minutes, in an order that the seed decides. No I/O, no clock.
+every kind of process is hit in every few minutes, in an order that the seed decides. Connections are cut at statements
+beside that, at a rate of their own. No I/O, no clock.
 """
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from benchmarks.chaos import sabotage
+from benchmarks.chaos.births import FAMILY, QUESTION, TALK
 from harness.policy.scopes import Scope
 
 TENANTS = {"alpha": 8, "beta": 1000, "gamma": 3}  # caps: tasks in flight
@@ -18,8 +20,9 @@ QUOTAS = {("beta", "tool_read"): 4}  # most in flight of a tenant in a pool
 # How often the executions of a piece of work fail on purpose: of 1 in 20. With 2 in 5 they were a retry storm (186 of
 # 970 attempts in ten minutes), for which pressure paused P3 a minute at a time: what was measured then was that.
 FAILS = (*(0,) * 38, 1, 2)
-FAULT_EVERY_S = 4.2
-ARRIVALS_PER_S = 1.6  # of single tasks, bursts and runs
+FAULT_EVERY_S = 4.0
+CUT_EVERY_S = 18.0
+ARRIVALS_PER_S = 1.5  # of single tasks, bursts and runs
 QUIET_START_S = 8.0  # work is under way before the first fault
 STOP_S = (1.0, 26.0)  # how long a SIGSTOP lasts: shorter and longer than the fence (15 s) and a session's death (20 s)
 PAUSE_S = (2.0, 6.0)
@@ -45,7 +48,7 @@ KILLED = {
 }
 STOPPED = {"child": 1, "worker_net": 1, "worker_db": 1, "worker_cpu": 1, "dispatcher": 2, "beat": 1, "web": 1}
 SERVERS = {"redis_flush": 1, "redis_restart": 1, "postgres_fast": 1, "postgres_immediate": 1}
-ORDER_SHARES = 3  # a deck holds so great a part of the orders: all are dealt in three
+ORDER_SHARES = 3  # a deck holds so great a part of the orders to exit: all are dealt in three
 MESSAGES = {"duplicate": 1, "replay": 1, "delay": 2}
 
 What = Literal["kill", "stop", "server", "messages", "sabotage"]
@@ -67,7 +70,8 @@ class Work:
     """One piece of work to submit, under key `i`. `twice`: a double click; `verbs`: what is done to it, how long after.
 
     `cancelled`: one of these is cancel. `later`: it isn't due in this run, and still waits at its end. `run`: goes in
-    the same run as others of that number. `ttl_s`: it expires if it hasn't started by then.
+    the same run as others of that number; `after`: the places there of what it depends on. `ttl_s`: it expires if it
+    hasn't started by then. `more`: what its input has beside. `followed`: a client watches its stream.
     """
 
     at_s: float
@@ -85,6 +89,9 @@ class Work:
     later: bool = False
     run: int = 0
     ttl_s: float | None = None
+    after: tuple[int, ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()
+    followed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,11 +111,27 @@ def faults(seed: int, length_s: float) -> list[Plan]:
     at_s = QUIET_START_S
     for what, role in _deal(dice):
         if at_s > length_s:
-            return plans
+            return sorted((*plans, *_cuts(seed, length_s)), key=lambda plan: plan.at_s)
         for_s = round(dice.uniform(*STOP_S), 1) if what == "stop" else round(dice.uniform(2.0, 14.0), 1)
         plans.append(Plan(at_s=round(at_s, 2), what=what, role=role, for_s=for_s, dice=dice.random()))
         at_s += FAULT_EVERY_S * dice.uniform(0.4, 1.6)
     raise AssertionError("the deck never ends")
+
+
+def _cuts(seed: int, length_s: float) -> Iterator[Plan]:
+    """Cut connections at statements: whom it hits tries again, so they cost a run little."""
+    dice = random.Random(f"cuts {seed}")
+    at_s = QUIET_START_S
+    while True:
+        for name in dice.sample(cuts := _orders("cut"), len(cuts)):
+            if at_s > length_s:
+                return
+            yield Plan(at_s=round(at_s, 2), what="sabotage", role=name, for_s=0.0, dice=0.0)
+            at_s += CUT_EVERY_S
+
+
+def _orders(how: str) -> list[str]:
+    return [name for name in sabotage.orders() if name.endswith(f".{how}")]
 
 
 def _deal(dice: random.Random) -> Iterator[tuple[What, str]]:
@@ -121,8 +144,8 @@ def _deal(dice: random.Random) -> Iterator[tuple[What, str]]:
     )
     for what, roles in weights:
         cards += [(what, role) for role, weight in roles.items() for _ in range(weight)]
-    orders = sabotage.orders()
-    share = len(orders) // ORDER_SHARES
+    orders = _orders("exit")
+    share = -(-len(orders) // ORDER_SHARES)
     turn = 0
     while True:
         if turn % ORDER_SHARES == 0:
@@ -141,37 +164,90 @@ def work(seed: int, length_s: float, *, verbs: Collection[str]) -> list[Work]:
     run = 0
     while at_s < length_s:
         shape = dice.random()
-        if shape < 0.06:  # a burst of short work, which shares slots
+        if shape < 0.05:  # a burst of short work, which shares slots
             found += [_work(dice, at_s, len(found) + n, "bench.brief", 0.0) for n in range(12)]
-        elif shape < 0.10:  # a run of nodes under a fan-out cap
+        elif shape < 0.10:  # a run of nodes under a fan-out cap, or of those that depend on each other
             run += 1
-            one = _tenant(dice)
-            found += [
-                _work(dice, at_s, len(found) + n, "bench.effect.tool_read", 0.5, tenant=one, run=run) for n in range(6)
-            ]
-        elif shape < 0.28:
+            found += _nodes(dice, at_s, len(found), run, ((),) * 6 if shape < 0.07 else GRAPH)
+        elif shape < 0.14:
+            found.append(_family(dice, at_s, len(found)))
+        elif shape < 0.19:
+            found.append(_question(dice, at_s, len(found)))
+        elif shape < 0.23:
+            found.append(_talk(dice, at_s, len(found)))
+        elif shape < 0.37:
             found.append(_work(dice, at_s, len(found), dice.choice(_LONG), dice.uniform(3.0, 9.0)))
-        elif shape < 0.30:
+        elif shape < 0.385:
             found.append(_work(dice, at_s, len(found), "bench.deaf", 12.0, how="deaf"))
-        elif shape < 0.33:
+        elif shape < 0.41:
             found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), 0.2, how="permanent"))
-        elif shape < 0.35:
+        elif shape < 0.43:
             found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), 0.2, later=True))
-        elif shape < 0.40:
+        elif shape < 0.48:
             found.append(_work(dice, at_s, len(found), CHAT, 0.0))
         else:
             found.append(_work(dice, at_s, len(found), dice.choice(_SHORT), dice.uniform(0.05, 1.5)))
         at_s += dice.expovariate(ARRIVALS_PER_S)
-    return [_in_steps(replace(one, verbs=_verbs(dice, one, verbs))) for one in found]
+    return [_in_steps(replace(one, verbs=one.verbs or _verbs(dice, one, verbs))) for one in found]
+
+
+def _nodes(dice: random.Random, at_s: float, i: int, run: int, graph: Sequence[tuple[int, ...]]) -> list[Work]:
+    """Make the nodes of a run. Of one whose nodes depend on each other a node at times fails, and cancels others."""
+    tenant = _tenant(dice)
+    failing = dice.randrange(4 * len(graph)) if any(graph) else -1
+    return [
+        replace(
+            _work(dice, at_s, i + n, "bench.effect.tool_read", 0.5, tenant=tenant, run=run),
+            after=after,
+            how="permanent" if n == failing else "transient",
+        )
+        for n, after in enumerate(graph)
+    ]
+
+
+def _family(dice: random.Random, at_s: float, i: int) -> Work:
+    """Make a parent: most gather all of their children; some have children that have children, some that fail."""
+    one = _work(dice, at_s, i, FAMILY, dice.uniform(0.2, 1.5))
+    shape = dice.random()
+    more = {
+        "children": dice.randint(2, 4),
+        "families": dice.randint(1, 2) if shape < 0.4 else 0,
+        "depth": 2 if shape < 0.1 else 1 if shape < 0.4 else 0,
+        "failing": 1 if 0.4 <= shape < 0.55 else 0,
+        "policy": "any" if shape >= 0.85 else "all",
+    }
+    return replace(one, effects=2, ttl_s=None, more=tuple(more.items()), followed=dice.random() < 0.3)
+
+
+def _question(dice: random.Random, at_s: float, i: int) -> Work:
+    """Make a question, or two: of those that may run out some are asked again (People leave a part unanswered)."""
+    one = _work(dice, at_s, i, QUESTION, dice.uniform(0.2, 1.5))
+    timed = dice.random() < 0.4
+    pauses = dice.random() < 0.6
+    again_s = round(dice.uniform(12.0, 20.0), 2)
+    more = {
+        "asks": 1 if dice.random() < 0.7 else 2,
+        "timeout_s": round(dice.uniform(2.0, 6.0), 1) if timed else None,
+        "on_timeout": "pause" if pauses else "cancel",
+        "deny": "answer" if dice.random() < 0.6 else "cancel",
+    }
+    verbs = (("reask", again_s),) if timed and pauses and not one.cancelled else ()
+    return replace(one, effects=2, ttl_s=None, more=tuple(more.items()), verbs=verbs, followed=dice.random() < 0.3)
+
+
+def _talk(dice: random.Random, at_s: float, i: int) -> Work:
+    one = _work(dice, at_s, i, TALK, dice.uniform(3.0, 12.0))
+    return replace(one, effects=1, fails=0, ttl_s=None, more=(("lines", dice.randint(10, 60)),), followed=True)
 
 
 def _in_steps(one: Work) -> Work:
-    """Let half of the single pieces of work do their effects in steps. Not by the dice: a seed's work stays itself."""
-    if one.i % 2 == 0 or one.run or one.how != "transient" or not one.kind.startswith(EFFECT):
+    """Let three of four single pieces of work do their effects in steps. Not by the dice: other work stays itself."""
+    if one.i % 4 == 0 or one.run or one.how != "transient" or not one.kind.startswith(EFFECT):
         return one
     return replace(one, kind=one.kind.replace(EFFECT, STEPS), effects=3 + one.i // 2 % 2)
 
 
+GRAPH = ((), (0,), (0,), (1, 2), ())  # of a run: the places that each node depends on
 CHAT = "llm.chat"
 EFFECT, STEPS = "bench.effect.", "bench.steps."
 # As often as their pools have slots for: what waits long in line would hide how soon a task comes back after a kill.

@@ -1,5 +1,6 @@
 """The checker's rules for steps: an effect has one token however often it comes, and what is finished isn't redone."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
@@ -41,8 +42,8 @@ def redone(seen: View) -> Iterator[Finding]:
             elif event.event == FINISHED:
                 ended_s[task, event.step] = event.at_s
     for effect in seen.history.effects:
-        over_s = ended_s.get((effect.token, effect.n + 1))  # the kinds do one effect a step, in order
-        if effect.step and over_s is not None and effect.sent_s > over_s + CLOCK_S:
+        over_s = ended_s.get((effect.token, _place(effect.step)))
+        if over_s is not None and effect.sent_s > over_s + CLOCK_S:
             what = f"effect {effect.n} was begun at {effect.sent_s:.3f}, after its step had finished at {over_s:.3f}"
             yield Finding(column="duplicated_effects", subject=effect.token, what=what)
 
@@ -55,6 +56,16 @@ def unrecorded(seen: View) -> Iterator[Finding]:
             if finished != set(range(1, row.effects + 1)):
                 what = f"succeeded with the steps {sorted(filter(None, finished))} of {row.effects}"
                 yield Finding(column="lost", subject=task, what=what)
+
+
+def _place(step: str) -> int:
+    """Return the place of a step in its task, which its token tells (policy.steps, T5); 0: of no step.
+
+    >>> _place("harness-7-s2-8c35561de17f"), _place("harness-7")
+    (2, 0)
+    """
+    found = re.search(r"-s(\d+)(?:-[0-9a-f]+)?$", step)
+    return int(found.group(1)) if found else 0
 
 
 RULES: tuple[Callable[[View], Iterator[Finding]], ...] = (tokens, redone, unrecorded)

@@ -29,12 +29,13 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """An indexed history. `traces` is by task id, `spans` and `rows` by token."""
+    """An indexed history. `traces` and `by_id` are by task id, `spans` and `rows` by token."""
 
     history: History
     traces: Mapping[int, Sequence[TraceEvent]]
     spans: Mapping[str, Sequence[Span]]
     rows: Mapping[str, TaskRow]
+    by_id: Mapping[int, TaskRow]
 
     def visits(self) -> list[Visit]:
         """Return the executions, each ended at the latest when it was over for Harness.
@@ -63,7 +64,8 @@ def view(history: History) -> View:
         traces[event.id].append(event)
     rows = {token(row.task): row for row in history.tasks}
     spans = {name: tuple(_spans(traces[row.id], history.ended_s)) for name, row in rows.items()}
-    return View(history=history, traces=traces, spans=spans, rows=rows)
+    by_id = {row.id: row for row in history.tasks}
+    return View(history=history, traces=traces, spans=spans, rows=rows, by_id=by_id)
 
 
 def token(task: str) -> str:

@@ -3,7 +3,8 @@
     1 servers, schema, tenants   2 the Procfile's processes under supervisor   3 work and faults, both by the seed
     4 quiet: everybody goes on, what was accepted ends   5 a minute for the last lease   6 the checker
 
-The clients' answers, the receiver of effects and the provider emulator stand outside of Harness and of the faults.
+The clients' answers, what people decided, the streams that were watched, the receiver of effects and the provider
+emulator stand outside of Harness and of the faults.
 Every fault column of the report must be zero. Servers of its own only: they are killed.
 """
 
@@ -11,11 +12,10 @@ import json
 import sys
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,51 +24,30 @@ import httpx
 from benchmarks import product
 from benchmarks.arms import Arm
 from benchmarks.bench import Bench
-from benchmarks.chaos import levels, pausing, recorder, sabotage, schedule
+from benchmarks.chaos import pausing, recorder, sabotage, schedule
 from benchmarks.chaos.cast import CONNECTIONS, Cast, programs
 from benchmarks.chaos.checker import COLUMNS, check
 from benchmarks.chaos.clients import Clients
-from benchmarks.chaos.history import Caps, Fault, Finding, History, Provider
+from benchmarks.chaos.followers import Followers
+from benchmarks.chaos.history import Caps, History, Provider
 from benchmarks.chaos.mischief import Mischief
+from benchmarks.chaos.people import People
 from benchmarks.chaos.receiver import Receiver
-from benchmarks.chaos.view import recoveries, view
+from benchmarks.chaos.summary import FINDINGS_SHOWN, Outcome, broken_off, summarise
 from benchmarks.kinds.effect.kind import VARIABLE
 from benchmarks.stage import CHECKOUT, Stage
-from benchmarks.statistics_of_runs import quantile
 from harness.ops.local.ports import LOOPBACK, free_port
 from harness.policy.errors import Unavailable
-from harness.policy.heads import LOST_STARTS_QUARANTINE
 from harness.policy.settings import Topology, parse
-from harness.policy.steps import FINISHED, STARTED
 
 MINUTES, QUICK_MINUTES = 10.0, 2.0
 QUIET_S = 240.0  # the patience with what was accepted: a quarantine's one slot has the longest line
 LEAK_S = 60.0
+STREAMS_S = 20.0  # for the streams to tell of the end: one of a task that is held has none
 ANSWERED_S = 60.0  # for the last clients to be answered once nothing is broken any more
-FINDINGS_SHOWN = 20
 RECOVERY = ("recovery_p95_s", "given_up_p95_s", "paused_by_pressure", "unpaused_p95_s")
-SLOWEST_SHOWN = 10
-LEVELS_SHOWN = 40
+SHAPES = ("write_steps", "parents", "children", "approvals", "approvals_timed_out", "streams", "stream_connections")
 PROVIDER_POOL, POOLS_OF = "llm", "--resource-pool "
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """What a run came to. `audit`: faults found by the product's own auditor, or why it didn't get to look.
-
-    `broken`: what of the bench itself ended before the run did: a fault that nobody played, a sample that nobody took.
-    """
-
-    history: History
-    findings: Sequence[Finding]
-    answers: dict[int, int]
-    refused: Sequence[str]
-    all_answered: bool
-    audit: Sequence[str]
-    orders: Sequence[str]
-    paused: int
-    errors: dict[str, int]
-    broken: Sequence[str]
 
 
 def run(bench: Bench) -> dict[str, Any]:
@@ -81,7 +60,7 @@ def run(bench: Bench) -> dict[str, Any]:
     bench.table(
         f"Chaos, seed {bench.seed}, {minutes:g} min",
         ["figure", "value"],
-        [[name, report[name]] for name in ("tasks", *COLUMNS, "audit_findings", *RECOVERY, "kills_total")],
+        [[name, report[name]] for name in ("tasks", *SHAPES, *COLUMNS, "audit_findings", *RECOVERY, "kills_total")],
     )
     bench.table("Kills", ["process", "times"], list(report["kills"].items()))
     bench.table("Levels of pressure", ["level", "s"], list(report["levels"].items()))
@@ -113,7 +92,10 @@ def play(bench: Bench, length_s: float) -> Outcome:
         sampler = stack.enter_context(recorder.Sampler(stage.database_url))
         work = schedule.work(bench.seed, length_s, verbs=stage.drive("verbs")["verbs"])
         keys = {name: str(one["key"]) for name, one in tenants.items()}
-        clients = Clients(f"http://{LOOPBACK}:{port}", keys, work)
+        url = f"http://{LOOPBACK}:{port}"
+        followers = Followers(url, keys)
+        clients = Clients(url, keys, work, followers.follow)
+        people = stack.enter_context(People(url, keys, bench.seed))
         mischief = Mischief(cast, bench.servers, stage.broker_url, orders, _queues(_topology()))
         faults = schedule.faults(bench.seed, length_s)
         bench.say(f"{len(work)} pieces of work and {len(faults)} faults")
@@ -132,6 +114,8 @@ def play(bench: Bench, length_s: float) -> Outcome:
         with recorder.connect(stage.database_url) as connection:
             _wait(lambda: recorder.unfinished(connection) == 0, QUIET_S)
             ended_s = time.time()
+            people.stop()
+            followers.finish(STREAMS_S)
             _wait(lambda: recorder.leases_left(connection) == 0, LEAK_S)
             history = History(
                 ended_s=ended_s,
@@ -146,11 +130,23 @@ def play(bench: Bench, length_s: float) -> Outcome:
                 leases_left=recorder.leases_left(connection),
                 provider=_provider(provider_port, connection),
                 levels=recorder.levels(connection),
+                told=receiver.told(),
+                questions=recorder.questions(connection),
+                said=tuple(people.said),
+                frames=tuple(followers.frames),
+                followed=tuple(followers.followed),
+                edges=tuple(clients.edges),
             )
             errors = recorder.errors(connection)
             audit = _audit(stage, connection)
         sampler.stop()
-        broken = broken_off(operator=pausings.exception(), sampler=sampler.error, **mischief.errors)
+        broken = broken_off(
+            operator=pausings.exception(),
+            sampler=sampler.error,
+            people=people.error,
+            **{f"stream {n}": error for n, error in enumerate(followers.errors)},
+            **mischief.errors,
+        )
         if bench.history_path:
             cast.keep_logs(bench.history_path.with_suffix(".logs"))
     return Outcome(
@@ -165,68 +161,6 @@ def play(bench: Bench, length_s: float) -> Outcome:
         errors=errors,
         broken=broken,
     )
-
-
-def summarise(outcome: Outcome) -> dict[str, Any]:
-    """Return the figures of a run, keyed as the issue names them, and `failed`."""
-    counted = Counter(finding.column for finding in outcome.findings)
-    history = outcome.history
-    recovered = recoveries(view(history))
-    recovery_s = [one.claimed_s for one in recovered]
-    unpaused_s = [one.claimed_s for one in recovered if not one.paused]
-    quarantined_s = [one.claimed_s for one in recovered if one.losses >= LOST_STARTS_QUARANTINE]
-    kills = Counter(_process(fault) for fault in history.faults if _kills(fault))
-    columns = {column: counted[column] for column in COLUMNS}
-    return {
-        "tasks": len({one.task for one in history.accepted}),
-        **columns,
-        "audit_findings": len(outcome.audit),
-        "audit_faults": list(outcome.audit)[:FINDINGS_SHOWN],
-        "recovery_p95_s": round(quantile(recovery_s, 0.95), 1) if recovery_s else None,
-        "recovery_max_s": recovery_s[-1] if recovery_s else None,
-        "recovered": len(recovery_s),
-        "given_up_p95_s": round(quantile(sorted(one.lost_s for one in recovered), 0.95), 1) if recovered else None,
-        "paused_by_pressure": len(recovery_s) - len(unpaused_s),
-        "unpaused_p95_s": round(quantile(unpaused_s, 0.95), 1) if unpaused_s else None,
-        "quarantine_p95_s": round(quantile(quarantined_s, 0.95), 1) if quarantined_s else None,
-        "quarantined": len(quarantined_s),
-        "slowest": [asdict(one) for one in recovered[-SLOWEST_SHOWN:]],
-        "levels": levels.seconds(history),
-        "level_changes": [asdict(one) for one in history.levels[:LEVELS_SHOWN]],
-        "retry_ratio": levels.retry_ratio(history),
-        "kills": dict(sorted(kills.items())),
-        "kills_total": kills.total(),
-        "stops": dict(Counter(_process(fault) for fault in history.faults if fault.what == "stop")),
-        "servers": dict(Counter(fault.role for fault in history.faults if fault.what == "server")),
-        "messages": dict(Counter(fault.role for fault in history.faults if fault.what == "messages")),
-        "sabotage": dict(Counter(fault.role for fault in history.faults if fault.what == "sabotage")),
-        "paused": outcome.paused,
-        "orders": dict(Counter(outcome.orders)),
-        "states": dict(Counter(row.state for row in history.tasks)),
-        "events": dict(Counter(event.event for event in history.trace)),
-        "errors": outcome.errors,
-        "executions": len(history.visits),
-        "effects": len(history.effects),
-        "steps": sum(event.event == FINISHED for event in history.trace),
-        "step_effects": len({(effect.token, effect.n) for effect in history.effects if effect.step}),
-        "steps_begun_again": sum(event.event == STARTED for event in history.trace)
-        - len({(event.id, event.step) for event in history.trace if event.event == STARTED}),
-        "effects_again": len(history.effects) - len({(effect.token, effect.n) for effect in history.effects}),
-        "provider": asdict(history.provider) if history.provider else None,
-        "answers": {str(status): n for status, n in sorted(outcome.answers.items())},
-        "refused": list(outcome.refused)[:FINDINGS_SHOWN],
-        "all_answered": outcome.all_answered,
-        "broken": list(outcome.broken),
-        "findings": [asdict(finding) for finding in outcome.findings[:FINDINGS_SHOWN]],
-        "failed": any(columns.values())
-        or bool(outcome.audit or outcome.refused or outcome.broken)
-        or not outcome.all_answered,
-    }
-
-
-def broken_off(**errors: BaseException | None) -> list[str]:
-    """Say which parts of the bench broke off, and of what."""
-    return [f"{name}: {type(error).__name__}: {error}" for name, error in errors.items() if error is not None]
 
 
 def _arm(receiver: Receiver, orders: Path, provider_port: int) -> Arm:
@@ -328,14 +262,3 @@ def read_audit(text: str, written: Sequence[str]) -> Sequence[str]:
     if not looks:
         return (*written, "manage.py audit looked at nothing")
     return written or told
-
-
-def _kills(fault: Fault) -> bool:
-    return fault.what == "kill" or (fault.what == "sabotage" and fault.role.endswith(".exit"))
-
-
-def _process(fault: Fault) -> str:
-    """Name the process: one that the schedule hits; of orders to exit it is whoever was the one to obey."""
-    if fault.what == "sabotage":
-        return "dispatcher" if fault.role.startswith("release") else "at_a_statement"
-    return fault.role

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chaos import pausing, recorder, sabotage, schedule
+from benchmarks.chaos.births import FAMILY, QUESTION, TALK
 from benchmarks.chaos.cast import Cast
 from benchmarks.chaos.mischief import Mischief
 from benchmarks.chaos.schedule import Pausing
-from benchmarks.scenarios.chaos import _topology, broken_off, provider_slots, read_audit
+from benchmarks.chaos.summary import broken_off
+from benchmarks.scenarios.chaos import _topology, provider_slots, read_audit
 from benchmarks.servers import Servers
 from harness.ops.emulator.behaviour import Behaviour
 from harness.policy.pressure.signals import SIGNALS
@@ -79,11 +81,24 @@ def test_a_piece_of_work_in_twenty_fails_and_not_so_many_that_pressure_takes_it_
     for seed in range(5):
         work = schedule.work(seed, 600.0, verbs=set())
         failing = [one for one in work if one.fails]
-        assert 25 < len(failing) < len(work) / 15
+        assert 15 < len(failing) < len(work) / 15
         retries = sum(one.fails for one in failing) + sum(one.how == "deaf" for one in work)
         assert retries / len(work) < 0.8 * SIGNALS["retry_storm"].high
         errors = sum(one.fails for one in failing) + 2 * sum(one.how == "deaf" for one in work)
         assert errors / (len(work) + retries) < 0.8 * SIGNALS["tool_error_rate"].high
+
+
+def test_ten_minutes_bring_each_shape_often_enough_and_well_over_a_thousand_write_steps() -> None:
+    for seed in range(5):
+        work = schedule.work(seed, 600.0, verbs=set())
+        written = sum(one.effects for one in work if one.kind.startswith((schedule.STEPS, FAMILY, QUESTION, TALK)))
+        assert written > 1500
+        for shape, least in ((FAMILY, 20), (QUESTION, 30), (TALK, 20)):
+            assert sum(one.kind == shape for one in work) >= least
+        families = [dict(one.more) for one in work if one.kind == FAMILY]
+        assert {one["depth"] for one in families} >= {0, 1} and {one["policy"] for one in families} == {"all", "any"}
+        assert {dict(one.more)["on_timeout"] for one in work if one.kind == QUESTION} == {"pause", "cancel"}
+        assert sum(bool(one.after) for one in work) >= 30
 
 
 def test_some_work_expires_soon_so_that_a_claim_may_come_too_late() -> None:

@@ -60,6 +60,10 @@ class Visit:
         """Do an effect, in a step under a token of its own: it is done when the receiver has written it down."""
         return self._say(f"effect {n} {time.time():.6f} {token}".rstrip())
 
+    def tell(self, what: str, *values: str) -> int:
+        """Tell what this execution was told (words without blanks). Returns the how manieth time of its token."""
+        return int(self._say(f"tell {what} {time.time():.6f} {' '.join(values)}".rstrip()))
+
     def end(self) -> None:
         """Say that it is over: exactly when, whenever the receiver gets to read it."""
         with contextlib.suppress(OSError):
@@ -97,14 +101,14 @@ def act(ctx: Context, deed: Deed, pool: str) -> Done:
         if deed.how == "deaf":
             time.sleep(deed.hold_s)  # no look at the context: past its time limit it can't be stopped
             ctx.checkpoint()
-        _hold(ctx, deed.hold_s / 2)
+        hold(ctx, deed.hold_s / 2)
         if visit.number <= deed.fails and deed.how == "transient":
             raise Transient(f"execution {visit.number} of {deed.fails} that fail, as asked")
         if deed.how == "permanent":
             raise Permanent("fails for good, as asked")
         for n in range(deed.effects):
             ctx.call(RESOURCES[pool], lambda n=n: visit.effect(n))
-        _hold(ctx, deed.hold_s / 2)
+        hold(ctx, deed.hold_s / 2)
     return Done(i=deed.i)
 
 
@@ -112,23 +116,25 @@ def act_in_steps(ctx: Context, deed: Deed, pool: str) -> Done:
     """Do each effect in a step, and hold the slot before and after it, also between effect and record."""
     rest_s = deed.hold_s / (3 * deed.effects)
     with visiting(ctx, deed, pool) as visit:
-
-        def write(n: int) -> str:
-            token = ctx.token
-            answer = ctx.call(RESOURCES[pool], lambda: visit.effect(n, token))
-            _hold(ctx, rest_s)
-            return answer
-
         for n in range(deed.effects):
-            _hold(ctx, rest_s)
+            hold(ctx, rest_s)
             if n == 1 and visit.number <= deed.fails:
                 raise Transient(f"execution {visit.number} of {deed.fails} that fail, as asked")
-            ctx.step(f"write {n}", partial(write, n))
-            _hold(ctx, rest_s)
+            ctx.step(f"write {n}", partial(write, ctx, visit, RESOURCES[pool], n, rest_s))
+            hold(ctx, rest_s)
     return Done(i=deed.i)
 
 
-def _hold(ctx: Context, seconds: float) -> None:
+def write(ctx: Context, visit: Visit, resource: str, n: int, rest_s: float = 0.0) -> str:
+    """Do an effect under its step's own token, and rest before the step is recorded: a step's `fn`."""
+    token = ctx.token
+    answer = ctx.call(resource, lambda: visit.effect(n, token))
+    hold(ctx, rest_s)
+    return answer
+
+
+def hold(ctx: Context, seconds: float) -> None:
+    """Hold the slot so long, and heed the wish to stop."""
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0:
         ctx.checkpoint()

@@ -1,0 +1,1 @@
+"""Kinds that wait without a slot, or speak while they run, and tell a receiver what they were told."""
