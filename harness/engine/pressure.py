@@ -15,9 +15,9 @@ import psycopg
 
 from harness.policy import pressure as policy
 from harness.policy.holds import PRESSURE
-from harness.policy.pressure import Change, Facts, Level, Memory, Pauses, Reading, State
+from harness.policy.pressure import Change, Facts, Level, Memory, Pauses, Reading, State, course
 from harness.policy.settings import Topology
-from harness.store import pauses, pressure
+from harness.store import evaluations, pauses, pressure
 from harness.store.database import Connection
 from harness.telemetry import logs
 
@@ -69,6 +69,7 @@ def judge(connection: Connection, topology: Topology) -> Judged:
         done = policy.done(change.before, change.after) if change else ""
         seen = policy.read(state, topology.pressure)
         pressure.keep(connection, state, memory, seen, change=change, done=done)
+        evaluations.keep(connection, state.level, seen, course.of(facts))
         paused = Pauses() if facts is None else _pause(connection, state.level, facts)
     if change is not None:
         _tell(change, done)

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from harness.policy.capacity import OTHER_CONNECTIONS
@@ -15,6 +16,14 @@ BEAT_EVERY_S = 5.0
 DEAD_AFTER_S = 20.0  # four beats missed
 QUIET_S = 7.0  # a beat is overdue: perhaps it was killed
 FENCE_AFTER_S = 15.0  # a worker stops beginning effects this long before anyone may think it dead
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """A session that was told to drain. `name`: its host and process; `fresh`: it wasn't told before."""
+
+    name: str
+    fresh: bool
 
 
 def register(
@@ -138,6 +147,20 @@ def kinds(connection: Connection) -> set[str]:
 def start_drain(connection: Connection, session: uuid.UUID) -> None:
     """Give the session no new work; what it holds goes on."""
     connection.execute("UPDATE worker_session SET draining = true WHERE uuid = %s", (session,))
+
+
+def tell_to_drain(connection: Connection, session: uuid.UUID) -> Told | None:
+    """Give a session that lives no new work. None: it doesn't live. In a transaction."""
+    row = connection.execute(
+        "SELECT host, pid, draining FROM worker_session WHERE uuid = %s AND ended_at IS NULL "
+        "AND beat_at > clock_timestamp() - make_interval(secs => %s) FOR UPDATE",
+        (session, DEAD_AFTER_S),
+    ).fetchone()
+    if row is None:
+        return None
+    if not row[2]:
+        start_drain(connection, session)
+    return Told(name=f"{row[0]}:{row[1]}", fresh=not row[2])
 
 
 def retired(connection: Connection, session: uuid.UUID) -> int | None:

@@ -123,6 +123,18 @@ def test_signals_are_read_from_the_newest_rows_and_by_flow(stage: Stage, analyse
 
 
 @pytest.mark.parametrize("analysed", [False, True])
+def test_the_operations_page_counts_by_flow_and_by_partial_indexes(stage: Stage, analysed: bool) -> None:
+    fill(stage, 5000)
+    if analysed:
+        with psycopg.connect(stage.url, autocommit=True) as owner:
+            owner.execute("ANALYZE task; ANALYZE attempt")
+    for name in ("operations/waiting", "operations/now", "evaluations/keep", "evaluations/since", "evaluations/used"):
+        for line in plan_of(stage, name).splitlines():
+            if re.search(r"Scan .*on (task|attempt)\b", line):
+                assert re.search(r"using (task_head|task_not_before)", line), (name, line)
+
+
+@pytest.mark.parametrize("analysed", [False, True])
 def test_waits_are_predicted_from_the_newest_rows_and_by_flow(stage: Stage, analysed: bool) -> None:
     fill(stage, 5000)
     if analysed:

@@ -1,7 +1,7 @@
-"""People's verbs: on one task, on many by a filter, on scopes, on limits and on resources. Admin, API and command line
-list those on tasks from VERBS.
+"""People's verbs: on one task, on many by a filter, on scopes, limits, resources and workers.
 
-Nothing here decides what a verb does to a task as it stands (policy.verbs) or writes a state (store.transitions).
+Admin, API and command line list those on tasks from VERBS. Nothing here decides what a verb does to a task as
+it stands (policy.verbs) or writes a state (store.transitions).
 """
 
 from harness.engine.operate.batches import BATCH, MANY_MOST
@@ -15,6 +15,7 @@ from harness.engine.operate.resources import Overridden, check_resource, clear_r
 from harness.engine.operate.scopes import pause_scope, resume_scope
 from harness.engine.operate.tally import Tally
 from harness.engine.operate.who import REASON_MAX_CHARS, hold_of
+from harness.engine.operate.workers import drain_worker
 
 __all__ = (
     "BATCH",
@@ -37,6 +38,7 @@ __all__ = (
     "check_resource",
     "clear_quota",
     "clear_resource",
+    "drain_worker",
     "forecast",
     "forecast_one",
     "hold_of",

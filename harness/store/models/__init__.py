@@ -14,7 +14,7 @@ from harness.store.models.forecasts import Forecast, ForecastBorne, ForecastPass
 from harness.store.models.money import Budget, UsageDay, UsageMark
 from harness.store.models.operation import Leader, Pause
 from harness.store.models.people import Person, SentForm
-from harness.store.models.pressure import LevelChange, LevelNow
+from harness.store.models.pressure import Evaluation, LevelChange, LevelNow
 from harness.store.models.reasons import PoolNow, WaitReason
 from harness.store.models.resources import LimitChange, Override, ResourceState
 from harness.store.models.schedules import Schedule, TaskTerm
@@ -52,6 +52,7 @@ __all__ = [
     "DoorAnswer",
     "DoorNow",
     "Estimate",
+    "Evaluation",
     "Flow",
     "Forecast",
     "ForecastBorne",

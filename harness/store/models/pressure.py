@@ -1,4 +1,4 @@
-"""The level of pressure, and every change of it. Written by store.pressure alone."""
+"""The level of pressure, and every change of it: written by store.pressure alone; evaluations by store.evaluations."""
 
 from django.db import models
 
@@ -34,3 +34,21 @@ class LevelChange(models.Model):
     class Meta:
         db_table = "level_change"
         indexes = (models.Index(fields=("at",), name="level_change_at"),)
+
+
+class Evaluation(models.Model):
+    """One evaluation as it was, for charts. `kept`: longer than the others, as one of some minutes.
+
+    `signals`: value and score by name; `resources`: limit, in use, tried, refused (policy.pressure.course); `tenants`:
+    slot-seconds a second by the tenant's number.
+    """
+
+    at = models.DateTimeField(primary_key=True)
+    level = models.SmallIntegerField(choices=LEVELS)
+    signals = models.JSONField()
+    resources = models.JSONField()
+    tenants = models.JSONField()
+    kept = models.BooleanField()
+
+    class Meta:
+        db_table = "evaluation"

@@ -43,7 +43,8 @@ class NotYours(HarnessError):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Viewer:
     """Who looks. `tenant` None: every tenant's (operators, viewers). `root`: the path that this viewer's pages stand
-    below, without a slash at its end. `may_act`: may press buttons. `person`: what one-time tokens are made out to.
+    below, without a slash at its end. `may_act`: may press buttons. `person`: what one-time tokens are made out to;
+    `rights`: permissions of a login that sees every tenant.
     """
 
     tenant: int | None
@@ -54,6 +55,7 @@ class Viewer:
     may_act: bool
     person: str
     link: PageLink | None = None
+    rights: frozenset[str] = frozenset()
 
     @property
     def is_operator(self) -> bool:
@@ -114,6 +116,7 @@ def _by_session(request: HttpRequest, key: str) -> Viewer:
                 root="/work",
                 may_act=user.has_perm(OPERATE),
                 person=f"login {user.pk}",
+                rights=frozenset(user.get_all_permissions()) if scope.everything else frozenset(),
             )
         finally:
             staff.resign()

@@ -43,6 +43,8 @@ OUTCOMES: Mapping[str, str] = {
     "denied": "Your no is taken. The task is cancelled.",
     "reasked": "It asks again.",
     "again": "It was sent again as a new task: this is it.",
+    "overridden": "It is set, and acts within seconds.",
+    "draining": "It takes nothing new, and goes when what it runs has ended.",
     "acted": "That was sent already; it acted once.",
 }
 
