@@ -16,7 +16,7 @@ def _apply(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = (("store", "0026_approvals"),)
+    dependencies = (("store", "0027_evaluations"),)
     operations = (
         migrations.CreateModel(
             name="Tally",
