@@ -1,19 +1,22 @@
 """`eval.batch`: a data set of prompts, each asked and graded once; a report with a chart, and the results as lines.
 
-Each case is a step: an attempt after a crash or a 429 asks (and pays) only for what is missing. Which cases are asked
-is a step too, so that an attempt in a cheaper form goes on with the cases that were chosen.
+Each case is a task of its own (`eval.case`): in line for the model like any other, charged, tried again and degraded by
+itself, and the batch holds no slot while they work. Which cases are asked is a step, so that a later attempt in a
+cheaper form goes on with the cases that were chosen.
 """
 
 import json
 from collections.abc import Iterator
+from typing import TypedDict
 
-from harness.kinds import Context, Form, OneOf, Permanent, completions, kind, models
+from harness.kinds import Child, Context, Form, OneOf, Permanent, completions, kind, models
 from tasks.batch_evaluation import grading, report
-from tasks.batch_evaluation.payload import LINE_MAX_BYTES, Batch, Case, Evaluated, cases_of
-from tasks.batch_evaluation.report import Graded
+from tasks.batch_evaluation.payload import LINE_MAX_BYTES, Asked, Batch, Case, Evaluated, Graded, cases_of
+from tasks.batch_evaluation.report import Result
 
 JUDGE_TOKENS = 64
-ANSWER_MAX_CHARS = 20_000  # of an answer, kept
+ANSWER_MAX_CHARS = 15_000  # of an answer, kept: of 2,000 cases all are gathered at once
+ERROR_MAX_CHARS = 500
 SHARES = {"half": 0.5, "small": 0.25}
 
 
@@ -26,43 +29,42 @@ def _small(payload: Batch) -> Batch:
     return payload.model_copy(update={"share": payload.share * SHARES["small"], "model": name})
 
 
+def _cheaper(payload: Asked) -> Asked:
+    return payload.model_copy(update={"model": models.cheaper() or payload.model})
+
+
 @kind(
     "eval.batch",
     pool="llm",
     input=Batch,
     output=Evaluated,
-    one_of=OneOf(of=lambda payload: models.resource(payload.model), every=models.resources),
-    timeout_s=3_600,
-    est_s=20.0,
-    costs=True,
-    degrade=[
-        Form(name="half", change=_half),
-        Form(name="small", change=_small, resources=models.cheaper_needs),
-    ],
+    version=2,
+    timeout_s=300,
+    est_s=0.5,
+    degrade=[Form(name="half", change=_half), Form(name="small", change=_small)],
 )
 def evaluate(ctx: Context, payload: Batch) -> Evaluated:
-    """Ask and grade each case, then report. Raises: Permanent naming the field, or when nothing was answered."""
+    """Have each case asked and graded, then report. Raises: Permanent naming the field, or when none was answered."""
     # 1. The cases, and which of them are asked.
     models.access(payload.model)
     cases = _cases(ctx, payload)
     chosen = ctx.step("choose cases", lambda: spread(len(cases), payload.share))
-    # 2. Each once.
-    graded: list[Graded] = []
-    for done, index in enumerate(chosen, start=1):
-        graded.append(ctx.step(f"case {index + 1}", lambda index=index: _graded(ctx, payload, cases[index], index)))  # type: ignore[misc]  # mypy can't infer the default
-        ctx.emit(f"{done} of {len(chosen)} cases, {sum(one['passed'] for one in graded)} passed\n")
-    if all(one["error"] for one in graded):
-        raise Permanent(f"not one of {len(graded)} cases got an answer; the first: {graded[0]['error']}")
+    # 2. A task each; no slot meanwhile.
+    work = ctx.spawn("eval.case", (_asked(payload, cases[at]) for at in chosen), name="cases")
+    graded: list[Result] = list(zip(chosen, map(_of_child, ctx.gather(work)), strict=True))
+    found = [one for _, one in graded]
+    if all(one.error for one in found):
+        raise Permanent(f"not one of {len(found)} cases got an answer; the first: {found[0].error}")
     # 3. The report.
     outcome = Evaluated(
-        cases=len(graded),
-        passed=sum(one["passed"] for one in graded),
-        score=round(sum(one["score"] for one in graded) / len(graded), 4),
-        failed_to_answer=sum(bool(one["error"]) for one in graded),
-        left_out=len(cases) - len(chosen),
+        cases=len(found),
+        passed=sum(one.passed for one in found),
+        score=round(sum(one.score for one in found) / len(found), 4),
+        failed_to_answer=sum(bool(one.error) for one in found),
+        left_out=len(cases) - len(found),
         groups=report.groups(cases, graded),
-        tokens_in=sum(one["tokens_in"] for one in graded),
-        tokens_out=sum(one["tokens_out"] for one in graded),
+        tokens_in=sum(one.tokens_in for one in found),
+        tokens_out=sum(one.tokens_out for one in found),
         report_artifact_id="",
         results_artifact_id="",
     )
@@ -72,6 +74,74 @@ def evaluate(ctx: Context, payload: Batch) -> Evaluated:
         "results", lambda: ctx.artifacts.put("results.jsonl", "application/x-ndjson", _lines(cases, graded)).id
     )
     return outcome.model_copy(update={"report_artifact_id": kept, "results_artifact_id": lines})
+
+
+@kind(
+    "eval.case",
+    pool="llm",
+    input=Asked,
+    output=Graded,
+    one_of=OneOf(of=lambda payload: models.resource(payload.model), every=models.resources),
+    timeout_s=300,
+    est_s=3.0,
+    costs=True,
+    degrade=[Form(name="small", change=_cheaper, resources=models.cheaper_needs)],
+)
+def ask_case(ctx: Context, payload: Asked) -> Graded:
+    """Ask and grade one case. Raises: what may go well later, and what would fail for every case."""
+    case = payload.case
+    messages = [{"role": "system", "content": payload.instruction}] if payload.instruction else []
+    messages.append({"role": "user", "content": case.prompt})
+    heard = ctx.step("ask", lambda: _heard(ctx, payload.model, messages, payload.max_tokens))
+    graded = Graded(
+        answer=heard["text"], error=heard["error"], model=heard["model"], form=heard["form"],
+        tokens_in=heard["tokens_in"], tokens_out=heard["tokens_out"],
+    )  # fmt: skip
+    if graded.error:
+        return graded
+    if case.grade in grading.RULES:
+        score: float | None = grading.RULES[case.grade](case.expect, graded.answer)
+    else:
+        asked = grading.question(case.prompt, case.expect, graded.answer)
+        judged = [{"role": "system", "content": grading.JUDGE}, {"role": "user", "content": asked}]
+        verdict = ctx.step("judge", lambda: _heard(ctx, payload.model, judged, JUDGE_TOKENS))
+        graded.tokens_in += verdict["tokens_in"]
+        graded.tokens_out += verdict["tokens_out"]
+        graded.error = verdict["error"]
+        score = grading.score_of(verdict["text"])
+    if score is None:
+        return graded.model_copy(update={"error": graded.error or "the judge gave no SCORE"})
+    return graded.model_copy(update={"score": round(score, 4), "passed": score >= case.least})
+
+
+class Heard(TypedDict):
+    """What the model said, in which form it was asked, and what it cost; `error`: why it said nothing. A step's."""
+
+    text: str
+    error: str
+    model: str
+    form: str
+    tokens_in: int
+    tokens_out: int
+
+
+def _heard(ctx: Context, model: str | None, messages: list[dict[str, str]], max_tokens: int) -> Heard:
+    try:
+        said = completions.ask(ctx, messages, model=model, max_tokens=max_tokens)
+    except Permanent as error:
+        if error.error_class != "validation":
+            raise  # a key that is refused is so for every case
+        # This prompt isn't answered (too long, refused, empty), and wouldn't be another time.
+        why = completions.storable(str(error))[:ERROR_MAX_CHARS]
+        return Heard(text="", error=why, model="", form=ctx.form, tokens_in=0, tokens_out=0)
+    return Heard(
+        text=said["text"][:ANSWER_MAX_CHARS],
+        error="",
+        model=said["model"],
+        form=ctx.form,
+        tokens_in=said["tokens_in"],
+        tokens_out=said["tokens_out"],
+    )
 
 
 def spread(number: int, share: float) -> list[int]:
@@ -96,46 +166,19 @@ def _cases(ctx: Context, payload: Batch) -> list[Case]:
         return cases_of(lines())
 
 
-def _graded(ctx: Context, payload: Batch, case: Case, index: int) -> Graded:
-    """Ask and grade one case. Raises: what may go well later, and what would fail for every case."""
-    messages = [{"role": "system", "content": payload.instruction}] if payload.instruction else []
-    messages.append({"role": "user", "content": case.prompt})
-    graded = Graded(
-        index=index, answer="", score=0.0, passed=False, error="", model="", form=ctx.form, tokens_in=0, tokens_out=0
-    )
-    try:
-        said = completions.ask(ctx, messages, model=payload.model, max_tokens=payload.max_tokens)
-        graded["answer"], graded["model"] = said["text"][:ANSWER_MAX_CHARS], said["model"]
-        graded["tokens_in"], graded["tokens_out"] = said["tokens_in"], said["tokens_out"]
-        score = _score(ctx, payload, case, graded)
-    except Permanent as error:
-        if error.error_class != "validation":
-            raise  # a key that is refused is so for every case
-        # This prompt isn't answered (too long, refused, empty): the others may be.
-        graded["error"] = completions.storable(str(error))[:500]
-        return graded
-    graded["score"], graded["passed"] = round(score, 4), score >= case.least
-    return graded
+def _asked(payload: Batch, case: Case) -> dict[str, object]:
+    asked = Asked(case=case, instruction=payload.instruction, model=payload.model, max_tokens=payload.max_tokens)
+    return asked.model_dump(mode="json")
 
 
-def _score(ctx: Context, payload: Batch, case: Case, graded: Graded) -> float:
-    rule = grading.RULES.get(case.grade)
-    if rule is not None:
-        return rule(case.expect, graded["answer"])
-    asked = grading.question(case.prompt, case.expect, graded["answer"])
-    messages = [{"role": "system", "content": grading.JUDGE}, {"role": "user", "content": asked}]
-    verdict = completions.ask(ctx, messages, model=payload.model, max_tokens=JUDGE_TOKENS)
-    graded["tokens_in"] += verdict["tokens_in"]
-    graded["tokens_out"] += verdict["tokens_out"]
-    score = grading.score_of(verdict["text"])
-    if score is None:
-        raise Permanent("the judge gave no SCORE")
-    return score
+def _of_child(child: Child) -> Graded:
+    if child.succeeded:
+        return Graded.model_validate(child.output)
+    return Graded(error=str((child.error or {}).get("message") or child.state)[:ERROR_MAX_CHARS])
 
 
-def _lines(cases: list[Case], graded: list[Graded]) -> Iterator[bytes]:
-    for one in graded:
-        case = cases[one["index"]]
-        about = {"id": case.id or str(one["index"] + 1), "tag": case.tag, "prompt": case.prompt, "expect": case.expect}
-        row = {name: value for name, value in one.items() if name != "index"}
-        yield json.dumps(about | row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+def _lines(cases: list[Case], graded: list[Result]) -> Iterator[bytes]:
+    for index, one in graded:
+        case = cases[index]
+        about = {"id": case.id or str(index + 1), "tag": case.tag, "prompt": case.prompt, "expect": case.expect}
+        yield json.dumps(about | one.model_dump(mode="json"), ensure_ascii=False).encode("utf-8", "replace") + b"\n"

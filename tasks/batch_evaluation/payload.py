@@ -1,4 +1,4 @@
-"""What `eval.batch` takes and gives, and the reading of a data set."""
+"""What `eval.batch` and `eval.case` take and give, and the reading of a data set."""
 
 import json
 from collections.abc import Iterable
@@ -13,6 +13,9 @@ INLINE_MOST = 200
 LINE_MAX_BYTES = 65_536
 
 Grader = Literal["contains", "equals", "words", "judge"]
+Instruction = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="told before each prompt")]
+Model = Annotated[str | None, AfterValidator(models.check)]
+Tokens = Annotated[int, Field(ge=1, le=8_192)]
 
 
 class Case(BaseModel):
@@ -36,11 +39,9 @@ class Batch(BaseModel):
     name: str = Field(default="evaluation", min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
     cases: list[Case] | None = Field(default=None, min_length=1, max_length=INLINE_MOST)
     artifact_id: str | None = Field(default=None, max_length=100, description="an upload: one case a line, as JSON")
-    instruction: str = Field(
-        default="", max_length=20_000, pattern=r"^[^\x00]*$", description="told before each prompt"
-    )
-    model: Annotated[str | None, AfterValidator(models.check)] = None
-    max_tokens: int = Field(default=512, ge=1, le=8_192)
+    instruction: Instruction = ""
+    model: Model = None
+    max_tokens: Tokens = 512
     share: float = Field(default=1.0, gt=0, le=1, description="of the cases, evenly spread over the data set")
 
     @model_validator(mode="after")
@@ -48,6 +49,30 @@ class Batch(BaseModel):
         if (self.cases is None) == (self.artifact_id is None):
             raise ValueError("give either cases or artifact_id")
         return self
+
+
+class Asked(BaseModel):
+    """One case, and how to ask it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    case: Case
+    instruction: Instruction = ""
+    model: Model = None
+    max_tokens: Tokens = 512
+
+
+class Graded(BaseModel):
+    """A case, asked and graded. `error`: why there is no answer. `form`: the cheaper one that it was asked in."""
+
+    answer: str = ""
+    score: float = 0.0
+    passed: bool = False
+    error: str = ""
+    model: str = ""
+    form: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
 
 
 class Group(BaseModel):

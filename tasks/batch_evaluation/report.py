@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import TypedDict
 
-from tasks.batch_evaluation.payload import Case, Evaluated, Group
+from tasks.batch_evaluation.payload import Case, Evaluated, Graded, Group
 
 SHOWN_MOST = 200  # cases in the table: those that failed first; all stand in the results
 EXCERPT_CHARS = 300
@@ -21,31 +20,20 @@ _STYLE = (
 )
 
 
-class Graded(TypedDict):
-    """One case, asked and graded: the result of a step. `error`: why there is no answer."""
-
-    index: int
-    answer: str
-    score: float
-    passed: bool
-    error: str
-    model: str
-    form: str
-    tokens_in: int
-    tokens_out: int
+Result = tuple[int, Graded]  # by the number of its case in the data set
 
 
-def groups(cases: Sequence[Case], graded: Sequence[Graded]) -> list[Group]:
+def groups(cases: Sequence[Case], graded: Sequence[Result]) -> list[Group]:
     """Return the figures by tag, in the order of the tags' names."""
     by_tag: dict[str, list[Graded]] = {}
-    for one in graded:
-        by_tag.setdefault(cases[one["index"]].tag, []).append(one)
+    for index, one in graded:
+        by_tag.setdefault(cases[index].tag, []).append(one)
     return [
         Group(
             tag=tag,
             cases=len(found),
-            passed=sum(one["passed"] for one in found),
-            score=round(sum(one["score"] for one in found) / len(found), 4),
+            passed=sum(one.passed for one in found),
+            score=round(sum(one.score for one in found) / len(found), 4),
         )
         for tag, found in sorted(by_tag.items())
     ]
@@ -73,10 +61,10 @@ def chart(found: Sequence[Group]) -> str:
     )
 
 
-def html(name: str, cases: Sequence[Case], graded: Sequence[Graded], outcome: Evaluated) -> str:
+def html(name: str, cases: Sequence[Case], graded: Sequence[Result], outcome: Evaluated) -> str:
     """Return the page."""
-    worst_first = sorted(graded, key=lambda one: (one["score"], one["index"]))[:SHOWN_MOST]
-    rows = "".join(_row(cases[one["index"]], one) for one in worst_first)
+    worst_first = sorted(graded, key=lambda one: (one[1].score, one[0]))[:SHOWN_MOST]
+    rows = "".join(_row(index, cases[index], one) for index, one in worst_first)
     notes = [f"{outcome.tokens_in:,} tokens in, {outcome.tokens_out:,} out"]
     if outcome.left_out:
         notes.append(f"{outcome.left_out:,} cases were left out")
@@ -94,11 +82,11 @@ def html(name: str, cases: Sequence[Case], graded: Sequence[Graded], outcome: Ev
     )
 
 
-def _row(case: Case, one: Graded) -> str:
-    verdict = "yes" if one["passed"] else "no"
-    answer = one["answer"] if not one["error"] else f"no answer: {one['error']}"
+def _row(index: int, case: Case, one: Graded) -> str:
+    verdict = "yes" if one.passed else "no"
+    answer = one.answer if not one.error else f"no answer: {one.error}"
     return (
-        f"<tr><td>{escape(case.id or str(one['index'] + 1))}</td>"
-        f'<td class="{verdict}">{one["score"]:.2f} {"passed" if one["passed"] else "failed"}</td>'
+        f"<tr><td>{escape(case.id or str(index + 1))}</td>"
+        f'<td class="{verdict}">{one.score:.2f} {"passed" if one.passed else "failed"}</td>'
         f"<td>{escape(case.expect[:EXCERPT_CHARS])}</td><td>{escape(answer[:EXCERPT_CHARS])}</td></tr>"
     )

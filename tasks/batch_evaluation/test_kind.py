@@ -12,8 +12,8 @@ from harness.kinds import Permanent, completions, registry
 from harness.ops.emulator import server
 from harness.ops.emulator.behaviour import Behaviour
 from tasks.batch_evaluation import grading, kind, report
-from tasks.batch_evaluation.kind import evaluate
-from tasks.batch_evaluation.payload import Batch, Case, cases_of
+from tasks.batch_evaluation.kind import ask_case, evaluate
+from tasks.batch_evaluation.payload import Asked, Batch, Case, Graded, cases_of
 
 FACTS = "The tower stands in Paris. It was built in 1889. Rain fell on the tower in Paris yesterday."
 
@@ -42,8 +42,28 @@ def results(ctx: Any, artifact: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in source]
 
 
-def test_each_case_is_asked_and_graded_and_the_report_shows_them_by_tag(alone: Any) -> None:
-    ctx = alone()
+@pytest.fixture
+def parent(alone: Any) -> Any:
+    """Makes the context of a batch, whose children run at once, each in a context of its own (`ctx.cases`)."""
+
+    def made() -> Any:
+        ctx = alone()
+        ctx.cases = []
+
+        def child(name: str, payload: Any) -> dict[str, Any]:
+            assert name == "eval.case"
+            ctx.cases.append(alone())
+            graded: Graded = ask_case(ctx.cases[-1], Asked.model_validate(payload))
+            return graded.model_dump(mode="json")
+
+        ctx.child = child
+        return ctx
+
+    return made
+
+
+def test_each_case_is_asked_and_graded_and_the_report_shows_them_by_tag(parent: Any) -> None:
+    ctx = parent()
     found = evaluate(
         ctx,
         batch(
@@ -59,8 +79,10 @@ def test_each_case_is_asked_and_graded_and_the_report_shows_them_by_tag(alone: A
     assert [(one.tag, one.cases, one.passed) for one in found.groups] == [
         ("judged", 1, 1), ("place", 2, 1), ("text", 2, 2),
     ]  # fmt: skip
-    assert len(ctx.calls) == 6 and len(ctx.used) == 6, "one call a case, and one of the judge; each counted"
-    assert found.tokens_in == sum(tokens for _, tokens, _ in ctx.used)
+    assert not ctx.calls and [len(one.calls) for one in ctx.cases] == [1, 1, 1, 1, 2], "a call each, one of the judge"
+    used = [one for child in ctx.cases for one in child.used]
+    assert len(used) == 6 and found.tokens_in == sum(tokens for _, tokens, _ in used)
+    assert ctx.cases[4].steps == ["ask", "judge"]
     about = ctx.artifacts.find(found.report_artifact_id)
     with ctx.artifacts.open(found.report_artifact_id) as source:
         page = source.read().decode()
@@ -71,35 +93,58 @@ def test_each_case_is_asked_and_graded_and_the_report_shows_them_by_tag(alone: A
 
 def test_a_later_attempt_asks_only_what_is_missing_also_in_a_cheaper_form(alone: Any, provider: server.Running) -> None:
     ctx = alone()
-    data = batch(*(case(id=str(n)) for n in range(8)))
-    provider.emulator.behaviour = Behaviour(latency_s=0, rpm=5, burst_s=60)
+    judged = Asked.model_validate({"case": case("Rain fell on the tower in Paris yesterday.", grade="judge")})
+    provider.emulator.behaviour = Behaviour(latency_s=0, rpm=1, burst_s=60)
     with pytest.raises(openai.RateLimitError):
-        evaluate(ctx, data)
-    assert len(ctx.recorded) == 1 + 5
+        ask_case(ctx, judged)
+    assert list(ctx.recorded) == ["ask"]
     provider.emulator.behaviour = Behaviour(latency_s=0)
-    ctx.form = "half"
+    ctx.form = "small"
     ctx.calls.clear()
+    found = ask_case(ctx, judged)
+    assert len(ctx.calls) == 1 and found.passed and found.form == "", "the answer was given whole"
+
+
+def test_what_was_chosen_at_first_stays_whatever_form_a_later_attempt_has(parent: Any) -> None:
+    data = batch(*(case(id=str(n)) for n in range(8)))
+    ctx = parent()
+    ctx.recorded["choose cases"] = [0, 3, 7]
     found = evaluate(ctx, kind._half(data))
-    assert found.cases == 8 and found.left_out == 0, "what was chosen at first stays"
-    assert len(ctx.calls) == 3
-    assert [row["form"] for row in results(ctx, found.results_artifact_id)] == [""] * 5 + ["half"] * 3
+    assert (found.cases, found.left_out) == (3, 5)
+    assert [row["id"] for row in results(ctx, found.results_artifact_id)] == ["0", "3", "7"]
 
 
-def test_under_pressure_a_share_of_the_cases_is_asked(alone: Any) -> None:
-    registered = registry.find("eval.batch")
-    assert registered is not None and [form.name for form in registered.forms] == ["half", "small"]
-    ctx = alone()
+def test_under_pressure_a_share_of_the_cases_is_asked_and_each_by_a_cheaper_model(parent: Any) -> None:
+    whole, one = registry.find("eval.batch"), registry.find("eval.case")
+    assert whole is not None and [form.name for form in whole.forms] == ["half", "small"]
+    assert one is not None and [form.name for form in one.forms] == ["small"] and one.costs and not whole.costs
+    ctx = parent()
     found = evaluate(ctx, kind._small(batch(*(case(id=str(n)) for n in range(8)))))
     assert (found.cases, found.left_out) == (2, 6)
     assert [row["id"] for row in results(ctx, found.results_artifact_id)] == ["0", "4"]
 
 
-def test_a_case_without_an_answer_counts_as_failed_and_the_others_go_on(alone: Any) -> None:
+def test_a_case_that_fails_for_good_counts_as_one_without_an_answer(parent: Any) -> None:
+    ctx = parent()
+    asks = ctx.child
+
+    def child(name: str, payload: Any) -> Any:
+        if payload["case"]["id"] == "1":
+            raise Permanent("the provider was down for an hour")
+        return asks(name, payload)
+
+    ctx.child = child
+    found = evaluate(ctx, batch(*(case(id=str(n)) for n in range(3))))
+    assert (found.cases, found.passed, found.failed_to_answer) == (3, 2, 1)
+    assert "down for an hour" in results(ctx, found.results_artifact_id)[1]["error"]
+
+
+def test_a_case_without_an_answer_counts_as_failed_and_the_others_go_on(parent: Any) -> None:
     blank = case() | {"prompt": "<document> </document>"}
-    found = evaluate(alone(), batch(blank, case()))
+    found = evaluate(parent(), batch(blank, case()))
     assert (found.cases, found.passed, found.failed_to_answer) == (2, 1, 1)
     with pytest.raises(Permanent, match="not one of 1 cases got an answer"):
-        evaluate(alone(), batch(blank))
+        evaluate(parent(), batch(blank))
 
 
 def test_a_worker_that_isnt_set_up_says_so_before_anything_is_asked(
@@ -109,11 +154,11 @@ def test_a_worker_that_isnt_set_up_says_so_before_anything_is_asked(
     ctx = alone()
     with pytest.raises(Permanent, match="LLM_BASE_URL"):
         evaluate(ctx, batch(case()))
-    assert not ctx.recorded
+    assert not ctx.recorded and not ctx.spawned
 
 
-def test_a_data_set_is_read_from_an_upload(alone: Any) -> None:
-    ctx = alone()
+def test_a_data_set_is_read_from_an_upload(parent: Any) -> None:
+    ctx = parent()
     upload = ctx.documents.add("cases.jsonl", b"\n".join(json.dumps(case(id=str(n))).encode() for n in range(3)))
     assert evaluate(ctx, Batch(artifact_id=upload)).cases == 3
     with pytest.raises(Permanent, match="there is no artifact"):
@@ -162,8 +207,5 @@ def test_the_chart_says_what_it_shows_to_those_who_dont_see_it() -> None:
     found = report.groups([Case(prompt="p", expect="e", tag='"<x>')], [])
     assert found == []
     cases = [Case(prompt="p", expect="e", tag='"<x>')]
-    graded = report.Graded(
-        index=0, answer="", score=1, passed=True, error="", model="", form="", tokens_in=0, tokens_out=0
-    )
-    drawn = report.chart(report.groups(cases, [graded]))
+    drawn = report.chart(report.groups(cases, [(0, Graded(score=1, passed=True))]))
     assert "&quot;&lt;x&gt; 1/1" in drawn and "<x>" not in drawn

@@ -68,8 +68,12 @@ def test_a_429_in_the_middle_of_an_evaluation_costs_no_attempt_and_no_answer_twi
     cases = [{"prompt": f"Rain falls on hill number {n}.", "expect": "rain"} for n in range(6)]
     task = submit(stage, "eval.batch", {"cases": cases})
     provider.emulator.behaviour = Behaviour(latency_s=0, rpm=4, burst_s=60)
-    through(stage, rounds=1)
-    assert stage.state(task) == "queued" and "postpone" in stage.events(task)
+    through(stage, rounds=4)
+    cursor = stage.connection.execute("SELECT id, state FROM task WHERE parent_id = %s", (task,))
+    waiting = [child for child, state in cursor.fetchall() if state == "queued"]
+    assert len(waiting) >= 2 and any("postpone" in stage.events(child) for child in waiting), "429s are back in line"
+    assert stage.state(task) == "paused"
+    assert stage.one("SELECT count(*) FROM lease_member WHERE task_id = %s", task) == 0, "and the batch holds no slot"
     provider.emulator.behaviour = Behaviour(latency_s=0)
     with closing(redis.Redis.from_url(settings.HARNESS_LIVE_URL)) as live:
         live.flushdb()  # forgets how long the provider asked to wait
@@ -77,6 +81,7 @@ def test_a_429_in_the_middle_of_an_evaluation_costs_no_attempt_and_no_answer_twi
     assert stage.state(task) == "succeeded", error(stage, task)
     found = output(stage, task)
     assert (found["cases"], found["passed"], stage.row(task)["attempts_used"]) == (6, 6, 0)
+    assert stage.one("SELECT max(attempts_used) FROM task WHERE parent_id = %s", task) == 0
     assert provider.emulator.counters.answered == 6
 
 
