@@ -1,0 +1,1 @@
+"""Tests of the documents: links lead somewhere, samples run, commands and calls exist."""
