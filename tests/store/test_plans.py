@@ -58,6 +58,11 @@ HOT = (
     "children/failed",
     "children/waits",
     "foresee/outside",
+    "runs/states",
+    "runs/states_of_parent",
+    "runs/slowest",
+    "runs/failures",
+    "runs/graph",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )

@@ -1,0 +1,139 @@
+"""What the pages of runs, of parents and of a tenant show beside single tasks. Reads only; each of them is bounded.
+
+How many tasks stand how is one string: a letter a task, in order of birth (LETTERS). 10,000 of them are 10 kB, and all
+counts follow from it, so a picture and its figures never disagree. Under role `web` the rows are one tenant's.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from harness.policy.lifecycle import State
+from harness.store import sql
+from harness.store.database import Connection
+
+LETTERS = {
+    "q": State.QUEUED,
+    "r": State.RUNNING,
+    "w": State.WAITING_APPROVAL,
+    "p": State.PAUSED,
+    "t": State.FAILED_RETRYABLE,
+    "s": State.SUCCEEDED,
+    "f": State.FAILED_TERMINAL,
+    "c": State.CANCELLED,
+}
+MEMBERS_MOST = 50_000  # of one run or parent that are looked at
+FAILED_MOST = 2_000  # failures that are grouped: each costs a look at its error
+LIVE_MOST = 2_000  # live tasks of a tenant that are counted
+NEWEST_MOST = 5_000  # of a tenant's tasks that are asked what became of them
+COUNTED_MOST = 500  # tasks of each run in a list of runs
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A task of a run that took long: seconds from its first start to its end, or until now."""
+
+    public_id: uuid.UUID
+    kind: str
+    title: str | None
+    state: State
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Failures alike: the class, the first one's message, how many, and the first tasks."""
+
+    error_class: str
+    message: str
+    n: int
+    tasks: list[uuid.UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A task of a run, with the tasks (ids) that it waits for. `took_s`: since its first start; None: not started."""
+
+    id: int
+    public_id: uuid.UUID
+    kind: str
+    title: str | None
+    state: State
+    parent: int | None
+    depends_on: list[int]
+    took_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run in a list. Of its first COUNTED_MOST tasks `looked` are there, and so many have ended, or failed."""
+
+    public_id: uuid.UUID
+    name: str
+    size: int
+    created_at: datetime
+    looked: int
+    ended: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """A tenant's work. `running`: on workers; `live`: by state; `ended`: in the last day, of the newest tasks.
+
+    `more`: there are more live tasks than were counted, so all of `live` are lower bounds.
+    """
+
+    running: int
+    live: dict[State, int]
+    ended: dict[State, int]
+    more: bool
+
+
+def states(connection: Connection, run: int) -> str:
+    """Return how a run's tasks stand, spawned ones included: a letter each, in order of birth."""
+    row = connection.execute(sql.load("runs/states"), {"run": run, "most": MEMBERS_MOST}).fetchone()
+    return str(row[0]) if row else ""
+
+
+def states_of_children(connection: Connection, parent: int) -> str:
+    """Return how a task's children stand: a letter each, in order of birth."""
+    row = connection.execute(sql.load("runs/states_of_parent"), {"parent": parent, "most": MEMBERS_MOST}).fetchone()
+    return str(row[0]) if row else ""
+
+
+def slowest(connection: Connection, run: int, *, most: int) -> list[Slow]:
+    """Return the tasks of a run that took longest, or have so far."""
+    cursor = connection.execute(sql.load("runs/slowest"), {"run": run, "looked": MEMBERS_MOST, "most": most})
+    return [Slow(*row[:3], State(row[3]), row[4]) for row in cursor]
+
+
+def failures(connection: Connection, run: int, *, most: int, shown: int) -> list[Cause]:
+    """Return why tasks of a run failed, the most frequent cause first, with the ids of `shown` tasks each."""
+    parameters = {"run": run, "looked": MEMBERS_MOST, "failed": FAILED_MOST, "most": most, "shown": shown}
+    return [Cause(*row) for row in connection.execute(sql.load("runs/failures"), parameters)]
+
+
+def graph(connection: Connection, run: int, *, most: int) -> Sequence[Node] | None:
+    """Return a run's tasks with what they wait for; None: there are more than `most`."""
+    rows = connection.execute(sql.load("runs/graph"), {"run": run, "most": most + 1}).fetchall()
+    if len(rows) > most:
+        return None
+    return [Node(*row[:4], State(row[4]), *row[5:]) for row in rows]
+
+
+def recent(connection: Connection, tenant: int, *, most: int) -> list[RunLine]:
+    """Return a tenant's newest runs."""
+    parameters = {"tenant": tenant, "most": most, "counted": COUNTED_MOST}
+    # Planned for this tenant each time, as queries.tasks is.
+    return [RunLine(*row) for row in connection.execute(sql.load("runs/recent"), parameters, prepare=False)]
+
+
+def now(connection: Connection, tenant: int) -> Now:
+    """Return how a tenant's work stands."""
+    parameters = {"tenant": tenant, "live": LIVE_MOST + 1, "newest": NEWEST_MOST}
+    row = connection.execute(sql.load("runs/tenant_now"), parameters, prepare=False).fetchone()
+    assert row is not None
+    live, ended = ({State(state): n for state, n in found.items()} for found in row[1:])
+    return Now(running=row[0], live=live, ended=ended, more=sum(live.values()) > LIVE_MOST)
