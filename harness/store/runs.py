@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harness.policy.lifecycle import State
+from harness.policy.reasons import Code, Reason
 from harness.store import sql
 from harness.store.database import Connection
 
@@ -28,17 +29,20 @@ FAILED_MOST = 2_000  # failures that are grouped: each costs a look at its error
 LIVE_MOST = 2_000  # live tasks of a tenant that are counted
 NEWEST_MOST = 5_000  # of a tenant's tasks that are asked what became of them
 COUNTED_MOST = 500  # tasks of each run in a list of runs
+REASONS_MOST = 200  # lines whose reasons are looked at
+TENANTS_MOST = 500  # that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A task of a run that took long: seconds from its first start to its end, or until now."""
+    """A task of a run that took long, from its first start to its end (None: it goes on)."""
 
     public_id: uuid.UUID
     kind: str
     title: str | None
     state: State
-    took_s: float
+    began_at: datetime
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A task of a run, with the tasks (ids) that it waits for. `took_s`: since its first start; None: not started."""
+    """A task of a run, with the tasks (ids) that it waits for. `began_at`: its first start."""
 
     id: int
     public_id: uuid.UUID
@@ -62,7 +66,8 @@ class Node:
     state: State
     parent: int | None
     depends_on: list[int]
-    took_s: float | None
+    began_at: datetime | None
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +87,25 @@ class RunLine:
 class Now:
     """A tenant's work. `running`: on workers; `live`: by state; `ended`: in the last day, of the newest tasks.
 
-    `more`: there are more live tasks than were counted, so all of `live` are lower bounds.
+    `more`: there are more live tasks than were counted, so all of `live` are lower bounds. `newest`: the newest tasks
+    are all of the last day, so older ones may have ended in it, too.
     """
 
     running: int
     live: dict[State, int]
     ended: dict[State, int]
     more: bool
+    newest: bool = False
 
 
-def states(connection: Connection, run: int) -> str:
-    """Return how a run's tasks stand, spawned ones included: a letter each, in order of birth."""
+def states(connection: Connection, run: int) -> tuple[str, datetime | None]:
+    """Return how a run's tasks stand, a letter each in order of birth, and when the last one ended so far.
+
+    Spawned tasks are among them.
+    """
     row = connection.execute(sql.load("runs/states"), {"run": run, "most": MEMBERS_MOST}).fetchone()
-    return str(row[0]) if row else ""
+    assert row is not None
+    return row[0], row[1]
 
 
 def states_of_children(connection: Connection, parent: int) -> str:
@@ -106,7 +117,10 @@ def states_of_children(connection: Connection, parent: int) -> str:
 def slowest(connection: Connection, run: int, *, most: int) -> list[Slow]:
     """Return the tasks of a run that took longest, or have so far."""
     cursor = connection.execute(sql.load("runs/slowest"), {"run": run, "looked": MEMBERS_MOST, "most": most})
-    return [Slow(*row[:3], State(row[3]), row[4]) for row in cursor]
+    return [
+        Slow(task, kind, title, State(state), began_at, ended_at)
+        for task, kind, title, state, began_at, ended_at in cursor
+    ]
 
 
 def failures(connection: Connection, run: int, *, most: int, shown: int) -> list[Cause]:
@@ -120,7 +134,18 @@ def graph(connection: Connection, run: int, *, most: int) -> Sequence[Node] | No
     rows = connection.execute(sql.load("runs/graph"), {"run": run, "most": most + 1}).fetchall()
     if len(rows) > most:
         return None
-    return [Node(*row[:4], State(row[4]), *row[5:]) for row in rows]
+    return [
+        Node(row, public_id, kind, title, State(state), parent, depends_on, began_at, ended_at)
+        for row, public_id, kind, title, state, parent, depends_on, began_at, ended_at in rows
+    ]
+
+
+def reasons(connection: Connection, tenant: int, run: int | None = None) -> list[tuple[Reason, datetime]]:
+    """Return what holds the ready tasks of a run, or (None) of a tenant, and since when: what binds first, first."""
+    parameters = {"tenant": tenant, "run": run, "most": REASONS_MOST}
+    rows = connection.execute(sql.load(f"runs/reasons_of_{'tenant' if run is None else 'run'}"), parameters)
+    found = [(Reason(Code(code), subject, facts), since) for code, subject, facts, since in rows]
+    return sorted(found, key=lambda one: (one[0].rank, one[1]))
 
 
 def recent(connection: Connection, tenant: int, *, most: int) -> list[RunLine]:
@@ -135,5 +160,10 @@ def now(connection: Connection, tenant: int) -> Now:
     parameters = {"tenant": tenant, "live": LIVE_MOST + 1, "newest": NEWEST_MOST}
     row = connection.execute(sql.load("runs/tenant_now"), parameters, prepare=False).fetchone()
     assert row is not None
-    live, ended = ({State(state): n for state, n in found.items()} for found in row[1:])
-    return Now(running=row[0], live=live, ended=ended, more=sum(live.values()) > LIVE_MOST)
+    live, ended = ({State(state): n for state, n in found.items()} for found in row[1:3])
+    return Now(running=row[0], live=live, ended=ended, more=sum(live.values()) > LIVE_MOST, newest=row[3])
+
+
+def tenants(connection: Connection) -> list[str]:
+    """Return the names of the tenants that the connection sees, in order."""
+    return [row[0] for row in connection.execute("SELECT name FROM tenant ORDER BY name LIMIT %s", (TENANTS_MOST,))]

@@ -63,6 +63,8 @@ HOT = (
     "runs/slowest",
     "runs/failures",
     "runs/graph",
+    "runs/reasons_of_run",
+    "runs/reasons_of_tenant",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )

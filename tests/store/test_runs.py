@@ -3,62 +3,29 @@
 import re
 import uuid
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 import pytest
 
-from harness.policy.lifecycle import TERMINAL, State
+from harness.policy.lifecycle import State
 from harness.store import queries, runs, sql
 from harness.store.runs import LETTERS
+from tests.runs import make_run
 from tests.stage import Stage
 
 OF_STATE = {state: letter for letter, state in LETTERS.items()}
-
-
-def make_run(stage: Stage, states: Sequence[State], *, tenant: int | None = None, parent: int | None = None) -> int:
-    """A run whose tasks are as they would be only after a while, past the triggers; the n-th began n hours ago."""
-    owned_by = stage.tenant if tenant is None else tenant
-    with psycopg.connect(stage.url, autocommit=True) as owner:
-        run = owner.execute(
-            "INSERT INTO run (tenant_id, name, size) VALUES (%s, 'night', %s) RETURNING id", (owned_by, len(states))
-        ).fetchone()
-        assert run is not None
-        with owner.transaction():
-            owner.execute("ALTER TABLE task DISABLE TRIGGER USER")
-            owner.execute(
-                "WITH made AS ("
-                "  INSERT INTO task (tenant_id, run_id, parent_id, kind, version, pool, priority, state, ready,"
-                "                    first_claimed_at, finished_at)"
-                "  SELECT %(tenant)s, %(run)s, %(parent)s, 'noop.single', 1, 'db', 2, state, false,"
-                "         CASE WHEN state <> 'queued' THEN clock_timestamp() - make_interval(hours => n::integer) END,"
-                "         CASE WHEN state = ANY(%(terminal)s) THEN clock_timestamp() END"
-                "  FROM unnest(%(states)s::text[]) WITH ORDINALITY AS x(state, n) ORDER BY n RETURNING id, state)"
-                "INSERT INTO task_body (task_id, tenant_id, input, title, error) "
-                "SELECT id, %(tenant)s, '{}', 'task ' || id,"
-                "       CASE WHEN state = 'failed_terminal' THEN jsonb_build_object('class', 'permanent', 'message',"
-                "            CASE WHEN id %% 3 = 0 THEN 'odd one' ELSE 'file ' || id || ' is unreadable' END) END "
-                "FROM made",
-                {
-                    "tenant": owned_by,
-                    "run": run[0],
-                    "parent": parent,
-                    "states": [str(state) for state in states],
-                    "terminal": sorted(TERMINAL),
-                },
-            )
-            owner.execute("ALTER TABLE task ENABLE TRIGGER USER")
-    return int(run[0])
 
 
 def test_how_a_runs_tasks_stand_is_a_letter_each_in_order_of_birth(stage: Stage) -> None:
     states = [*State, State.RUNNING]
     run = make_run(stage, states)
     make_run(stage, [State.QUEUED])
-    assert runs.states(stage.connection, run) == "".join(OF_STATE[state] for state in states)
-    assert runs.states(stage.connection, run + 1000) == ""
-    assert runs.states(stage.connection, 0) == "", "tasks of no run are no run"
+    letters, last_end = runs.states(stage.connection, run)
+    assert letters == "".join(OF_STATE[state] for state in states)
+    assert last_end == stage.one("SELECT max(finished_at) FROM task WHERE run_id = %s", run)
+    assert runs.states(stage.connection, run + 1000) == ("", None)
+    assert runs.states(stage.connection, 0) == ("", None), "tasks of no run are no run"
 
 
 def test_how_children_stand_counts_all_10_000_of_a_parent_and_no_others(stage: Stage) -> None:
@@ -83,7 +50,8 @@ def test_failures_alike_stand_together_whatever_numbers_their_messages_name(stag
 def test_the_slowest_come_first_and_what_has_not_begun_took_no_time(stage: Stage) -> None:
     run = make_run(stage, [State.SUCCEEDED, State.QUEUED, State.RUNNING, State.CANCELLED])
     found = runs.slowest(stage.connection, run, most=2)
-    assert [(one.state, round(one.took_s / 3600)) for one in found] == [(State.CANCELLED, 4), (State.RUNNING, 3)]
+    assert [(one.state, one.ended_at is None) for one in found] == [(State.CANCELLED, False), (State.RUNNING, True)]
+    assert found[0].began_at < found[1].began_at
     assert all(one.title and one.title.startswith("task ") for one in found)
 
 
@@ -104,7 +72,8 @@ def test_a_graph_names_what_each_node_waits_for_and_stops_at_the_most(stage: Sta
         (second, [], State.RUNNING),
         (third, [first, second], State.QUEUED),
     ]
-    assert nodes[2].took_s is None and nodes[1].took_s is not None
+    assert nodes[0].ended_at is not None and nodes[1].began_at is not None
+    assert (nodes[1].ended_at, nodes[2].began_at) == (None, None)
     assert runs.graph(stage.connection, run, most=2) is None
 
 
@@ -141,12 +110,12 @@ def test_a_tenant_reads_nothing_of_anothers_run(stage: Stage) -> None:
     other = stage.add_tenant("other")
     with stage.open("web") as web:
         with queries.as_tenant(web, stage.tenant):
-            assert runs.states(web, run) == "fr" and runs.states_of_children(web, parent) == "r"
+            assert runs.states(web, run)[0] == "fr" and runs.states_of_children(web, parent) == "r"
             assert len(runs.failures(web, run, most=5, shown=1)) == 1
             assert len(runs.slowest(web, run, most=5)) == 2 and len(runs.graph(web, run, most=5) or ()) == 2
             assert len(runs.recent(web, stage.tenant, most=5)) == 2 and runs.now(web, stage.tenant).live
         with queries.as_tenant(web, other):
-            assert runs.states(web, run) == "" == runs.states_of_children(web, parent)
+            assert runs.states(web, run)[0] == "" == runs.states_of_children(web, parent)
             assert runs.failures(web, run, most=5, shown=1) == [] == runs.slowest(web, run, most=5)
             assert not runs.graph(web, run, most=5) and runs.recent(web, stage.tenant, most=5) == []
             assert runs.now(web, stage.tenant) == runs.Now(running=0, live={}, ended={}, more=False)
@@ -183,3 +152,18 @@ def test_uuids_in_a_message_do_not_make_another_cause(stage: Stage) -> None:
         )
     (cause,) = runs.failures(stage.connection, run, most=5, shown=1)
     assert cause.n == 2
+
+
+def test_what_holds_a_run_is_told_with_what_binds_first_in_front(stage: Stage) -> None:
+    run = make_run(stage, [State.QUEUED])
+    for pool, code, over in (("db", "turn", False), ("llm", "tenant_cap", False), ("mcp", "paused", True)):
+        stage.connection.execute(
+            "INSERT INTO wait_reason "
+            "(pool, priority, tenant_id, run_id, signature, code, subject, facts, before, since, until) "
+            "VALUES (%s, 2, %s, %s, '', %s, '', '{\"limit\": 5}', '{}', now(), CASE WHEN %s THEN now() END)",
+            (pool, stage.tenant, run, code, over),
+        )
+    assert [reason.code for reason, _ in runs.reasons(stage.connection, stage.tenant, run)] == ["tenant_cap", "turn"]
+    assert [reason.code for reason, _ in runs.reasons(stage.connection, stage.tenant)] == ["tenant_cap", "turn"]
+    assert runs.reasons(stage.connection, stage.tenant, run + 1) == []
+    assert runs.reasons(stage.connection, stage.add_tenant("other")) == []

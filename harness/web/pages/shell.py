@@ -6,7 +6,7 @@ fragments (`Fragment`) come by a stream (harness.web.pages.live) and are put in 
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from http import HTTPStatus
@@ -29,7 +29,7 @@ from harness.web.pages.forms import TOO_OLD, StaleForm
 from harness.web.service import service
 
 T = TypeVar("T")
-View = Callable[..., Awaitable[HttpResponseBase]]
+View = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 HEADERS = {
     "Cache-Control": "no-store",

@@ -44,6 +44,12 @@ OUTCOMES: Mapping[str, str] = {
     "reasked": "It asks again.",
     "again": "It was sent again as a new task: this is it.",
     "acted": "That was sent already; it acted once.",
+    "run_cancel": "What was left of it is cancelled; what runs stops at its next checkpoint.",
+    "run_paused": "Nothing more of it is started until you resume it.",
+    "run_resumed": "It goes on.",
+    "run_requeue": "What had failed for now is tried again.",
+    "run_redrive": "What had failed was sent again.",
+    "run_part": "A part of it is done; press again for the rest.",
 }
 
 
