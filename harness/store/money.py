@@ -65,6 +65,13 @@ def standing(connection: Connection, tenant: int) -> Standing:
     return money.OPEN
 
 
+def of_tenant(connection: Connection, tenant: int) -> tuple[Budget, Spent] | None:
+    """Return a tenant's budget and what was spent of it, as of the leader's last count; None: it has none."""
+    for _, budget, spent in _budgets(connection, tenant, tenant):
+        return budget, spent
+    return None
+
+
 def beyond(connection: Connection) -> dict[int, Standing]:
     """Return the tenants whose work that costs must wait."""
     found = {tenant: money.stand(budget, spent) for tenant, budget, spent in _budgets(connection, 0, LAST_TENANT)}

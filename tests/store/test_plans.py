@@ -58,6 +58,13 @@ HOT = (
     "children/failed",
     "children/waits",
     "foresee/outside",
+    "runs/states",
+    "runs/states_of_parent",
+    "runs/slowest",
+    "runs/failures",
+    "runs/graph",
+    "runs/reasons_of_run",
+    "runs/reasons_of_tenant",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )

@@ -22,6 +22,7 @@ def test_a_node_that_depends_on_others_says_so_until_they_have_succeeded(api: Ap
         (False, "dependencies"),
         (False, "dependencies"),
     ]
+    assert [one["title"] for one in tasks] == ["n0", "n1", "n2"], "by these names people find them again"
     why = api.http.get(f"/api/v1/tasks/{third}/why").json()
     assert why["reason"]["code"] == "dependencies" and why["reason"]["facts"]["left"] == 2
     assert api.http.post(f"/api/v1/tasks/{first}/cancel").json()["outcome"] == "cancelled"

@@ -58,7 +58,11 @@ class TaskIn(_Strict):
 class NodeIn(TaskIn):
     """A task of a run. It gets in line when those that it depends on have succeeded; one that fails cancels it."""
 
-    name: str = Field(default="", max_length=NODE_MAX_CHARS, description="what other nodes call it in depends_on")
+    name: str = Field(
+        default="",
+        max_length=NODE_MAX_CHARS,
+        description="what other nodes call it in depends_on, and its title if it has none",
+    )
     depends_on: Annotated[
         list[
             Annotated[

@@ -35,7 +35,7 @@ def request_of(one: TaskIn) -> submit.TaskRequest:
         start_by=one.start_by,
         deadline=one.deadline,
         ttl_s=one.ttl_s,
-        title=one.title,
+        title=one.title or (node.name if node else ""),
         tags=one.tags,
         degrade=one.degrade,
         name=node.name if node else "",

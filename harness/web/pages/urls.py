@@ -5,11 +5,24 @@ A page that a link may open checks so itself (harness.web.pages.opening).
 
 from django.urls import URLPattern, path
 
+from harness.web.pages import lists, run, start
 from harness.web.pages.operations import page as operations
 from harness.web.pages.operations import verbs
 
-_OF_BOTH: list[URLPattern] = []  # of a task or a run: by session and by link
-of_viewers: list[URLPattern] = [*_OF_BOTH]
+_RUN_VERBS = ("cancel", "pause", "resume", "requeue", "redrive")
+# Of a task or a run: by session and by link.
+_OF_BOTH: list[URLPattern] = [
+    path("runs/<uuid:run_id>/", run.show),
+    path("runs/<uuid:run_id>/live", run.stream),
+    path("runs/<uuid:run_id>/tasks/", lists.of_run),
+    *(path(f"runs/<uuid:run_id>/{verb}/", run.act, {"verb": verb}) for verb in _RUN_VERBS),
+]
+of_viewers: list[URLPattern] = [
+    path("", start.show),
+    path("live", start.stream),
+    path("tasks/", lists.of_tenant),
+    *_OF_BOTH,
+]
 of_links: list[URLPattern] = [*_OF_BOTH]
 of_operators: list[URLPattern] = [
     path("", operations.show),

@@ -46,6 +46,12 @@ OUTCOMES: Mapping[str, str] = {
     "overridden": "It is set, and acts within seconds.",
     "draining": "It takes nothing new, and goes when what it runs has ended.",
     "acted": "That was sent already; it acted once.",
+    "run_cancel": "What was left of it is cancelled; what runs stops at its next checkpoint.",
+    "run_paused": "Nothing more of it is started until you resume it.",
+    "run_resumed": "It goes on.",
+    "run_requeue": "What had failed for now is tried again.",
+    "run_redrive": "What had failed was sent again.",
+    "run_part": "A part of it is done; press again for the rest.",
 }
 
 
