@@ -5,6 +5,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -13,9 +14,9 @@ from harness.web.pages import shared
 from harness.web.pages.shared import PageLink
 from tests.admin.conftest import House, house
 from tests.dead_letters import public
-from tests.web.conftest import Web, web
+from tests.web.conftest import Web, api, make_api, web
 
-__all__ = ("house", "web")
+__all__ = ("api", "house", "make_api", "web")
 
 
 class Looker:
@@ -78,7 +79,7 @@ class Lookers:
         return Looker(http, root)
 
 
-def submitted(house: House, kind: str = "noop.single", **more: object) -> tuple[int, uuid.UUID]:
+def submitted(house: House, kind: str = "noop.single", **more: Any) -> tuple[int, uuid.UUID]:
     """Submit a task of ours. Returns its number and its public id."""
     if "input" in more:
         more["input"] = json.dumps(more["input"])

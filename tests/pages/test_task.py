@@ -13,6 +13,7 @@ from harness.web.pages.shared import PageLink
 from tests.admin.conftest import House
 from tests.dead_letters import bury, with_steps
 from tests.pages.conftest import Lookers, run, submitted
+from tests.web.conftest import Api, assert_problem
 
 EVIL = '<script>alert("x")</script>'
 
@@ -45,7 +46,7 @@ def test_a_waiting_task_says_when_why_and_what_you_can_do(house: House, lookers:
     text = plain(page)
     assert "Queued: next in your line" in text
     assert all(word in text for word in ("When", "Why", "You can", "So far", "Trace", "noop.single", str(task)))
-    assert "No forecast has been made yet" in text, "the reason stands where the range would"
+    assert "None has been made yet" in text, "the reason stands where the range would"
     assert "Pause" in text and "Cancel" in text
     assert '<noscript><meta http-equiv="refresh" content="15"></noscript>' in page
     assert f'data-live-path="/work/tasks/{task}/live"' in page
@@ -245,3 +246,14 @@ def test_the_whole_trace_is_there_a_page_at_a_time(house: House, lookers: Looker
     older = re.search(r'href="([^"]*before=\d+)"', first)
     assert older is not None and first.count("<li>") == 200 and "<script>alert" not in first
     assert "Submitted" in looker.http.get(older[1].replace("&amp;", "&")).text
+
+
+def test_a_program_makes_a_link_to_a_page_for_people(api: Api) -> None:
+    task = api.submit(title="A report").json()["task_id"]
+    made = api.http.post(f"/api/v1/tasks/{task}/page-link", json={"for": "mia", "acts": True, "valid_s": 60})
+    assert made.status_code == 200
+    page = api.http.get(made.json()["url"], headers={"Authorization": ""})
+    assert page.status_code == 200 and "A report" in page.text and "/do/cancel" in page.text
+    run = api.run(2).json()["run_id"]
+    assert "/shared/" in api.http.post(f"/api/v1/runs/{run}/page-link", json={"for": "mia"}).json()["url"]
+    assert_problem(api.http.post(f"/api/v1/tasks/{task}/page-link", json={"for": "a\nb"}), 422, "invalid", "for")

@@ -15,7 +15,7 @@ from harness.policy.holds import CANCEL, OPERATOR, TENANT
 from harness.policy.lifecycle import State
 from harness.store import queries
 from harness.store.database import Connection
-from harness.web.pages import forms
+from harness.web.pages import forms, telling, words
 from harness.web.pages.access import Viewer
 from harness.web.pages.forms import Button
 from harness.web.pages.seen import Seen
@@ -65,7 +65,7 @@ def buttons(seen: Seen, viewer: Viewer) -> list[Button]:
             path=f"{viewer.task_path(seen.task.public_id)}do/{verb}",
             token=forms.token(viewer, purpose(verb, seen.task.public_id, str(seen.seq)), now=seen.now),
             doing=press.doing,
-            look=press.look,
+            look="" if verb == "redrive" and not _helps(seen) else press.look,
         )
         for verb, press in PRESSES.items()
         if verb in offered(seen, viewer)
@@ -104,6 +104,10 @@ def question(seen: Seen, viewer: Viewer) -> Question | None:
     )
 
 
+def _helps(seen: Seen) -> bool:
+    return words.failure(telling.error_class(seen)).again_helps
+
+
 def explained(seen: Seen, viewer: Viewer) -> str:
     """Return the line under the buttons: what they do, or why there are none."""
     task = seen.task
@@ -129,6 +133,8 @@ def explained(seen: Seen, viewer: Viewer) -> str:
             return "It tries again by itself; its finished steps are kept."
         case State.SUCCEEDED:
             return "It has ended, so it can’t be cancelled. To run it again makes a new task with the same input."
+        case State.FAILED_TERMINAL if not _helps(seen):
+            return "It has ended, so it can’t be cancelled. Sent again as it is, it would fail again."
         case _:
             return "It has ended, so it can’t be cancelled. Sent again, it keeps its steps that are finished."
 

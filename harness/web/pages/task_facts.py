@@ -7,8 +7,10 @@ from typing import Any
 
 from django.utils.safestring import SafeString
 
+from harness.engine.why import Spent
 from harness.policy import money
 from harness.policy.lifecycle import State
+from harness.policy.reasons import Code
 from harness.policy.steps import FINISHED, REPLAYED, STARTED
 from harness.store.queries import EventView
 from harness.web.pages import acting, marks, results, ribbon, telling, times, words
@@ -17,6 +19,7 @@ from harness.web.pages.seen import Seen, said
 from harness.web.pages.times import lasted
 
 TRACE_SHOWN = 7
+LEAST_S = 0.05  # of a reason that is told
 DETAIL_CHARS = 160
 
 
@@ -44,7 +47,7 @@ def of(seen: Seen, viewer: Viewer) -> dict[str, object]:
     return {
         "name": seen.name,
         "task_id": task.public_id,
-        "kind": task.kind,
+        "kind": task.kind if task.title else "",
         "above": [(viewer.task_path(one), name) for one, name in seen.above],
         "mark": marks.mark(task.state),
         "sentence": telling.sentence(seen),
@@ -122,14 +125,17 @@ def _file(one: Any, path: str) -> dict[str, object]:
 
 def _spent(seen: Seen, past: Sequence[ribbon.Part]) -> list[Row]:
     worked_s = sum((part.until - part.since).total_seconds() for part in past if part.kind == "work")
-    rows = [
-        (one.seconds, Row(mark=marks.swatch(ribbon.kind_of(one.code, one.who)), text=one.label,
-                          detail=words.WHO[one.who], figure=lasted(one.seconds)))
-        for one in seen.why.spent if one.seconds >= 0.05
-    ]  # fmt: skip
-    if worked_s >= 0.05:
+    rows = [(one.seconds, _waited(one)) for one in seen.why.spent if one.seconds >= LEAST_S]
+    if worked_s >= LEAST_S:
         rows.append((worked_s, Row(mark=marks.swatch("work"), text="Working", figure=lasted(worked_s))))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+
+def _waited(one: Spent) -> Row:
+    swatch = marks.swatch(ribbon.kind_of(one.code, one.who))
+    if one.code == Code.UNNOTED:
+        return Row(mark=swatch, text="In line", detail="what held it wasn’t noted", figure=lasted(one.seconds))
+    return Row(mark=swatch, text=one.label, detail=words.WHO[one.who], figure=lasted(one.seconds))
 
 
 def _steps(seen: Seen) -> list[Row]:
@@ -183,7 +189,7 @@ EVENTS = {
 
 
 def _event(event: EventView, now: datetime) -> dict[str, object]:
-    detail = said(event, "name") or said(event, "reason") or said(event, "deferred") or said(event, "prompt")
+    detail = said(event, "step") or said(event, "reason") or said(event, "deferred") or said(event, "prompt")
     by = "" if event.actor.startswith(("worker", "dispatcher", "sweep")) else f"by {words.person(event.actor)}"
     parts = [part for part in (detail.replace("\n", " "), by) if part]
     text = " · ".join(parts)
@@ -201,6 +207,7 @@ def event_row(event: EventView, now: datetime) -> dict[str, object]:
 
 def _facts(seen: Seen) -> list[tuple[str, str]]:
     task, now = seen.task, seen.now
+    failed = seen.state is State.FAILED_TERMINAL
     rows = [
         ("Kind", f"{task.kind}, version {task.version}"),
         ("State", task.state + (f" ({', '.join(task.holds)})" if task.holds else "")),
@@ -208,8 +215,7 @@ def _facts(seen: Seen) -> list[tuple[str, str]]:
         ("Pool", task.pool),
         (
             "Attempt",
-            f"{task.attempts_used + (0 if seen.over else 1)}"
-            + (f", {task.lost_starts} lost" if task.lost_starts else ""),
+            f"{task.attempts_used + (0 if failed else 1)}" + (f", {task.lost_starts} lost" if task.lost_starts else ""),
         ),
         ("Form", f"cheaper: {task.degraded}" if task.degraded else "full"),
     ]

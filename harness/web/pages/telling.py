@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from harness.engine import expect
 from harness.engine.expect import Span
 from harness.policy.eta import Trust
 from harness.policy.holds import APPROVAL_TIMEOUT, CANCEL, CHILDREN, OPERATOR, TENANT, VERSION
@@ -90,11 +91,16 @@ def when(seen: Seen) -> Answer:
         case State.PAUSED:
             return Answer(_goes_on(seen))
         case _ if eta is not None and eta.words:
-            return Answer("No forecast", (eta.words,))
+            return Answer("No forecast", (UNFORESEEN.get(eta.reason or "", eta.words),))
         case _:
             return Answer("No forecast", ("None has been made yet.",))
 
 
+# To those who wait, not to operators: what it means for them, not which process is missing.
+UNFORESEEN = {
+    expect.STALE: "None is being made at the moment. Its place in line isn’t affected.",
+    expect.NONE: "None has been made yet. Its place in line isn’t affected.",
+}
 MOVED = {
     "slots": "places were added or lost",
     "paused": "something was paused or goes on",
@@ -122,6 +128,8 @@ def why(seen: Seen) -> Answer | None:
             waited = seen.why.waited_s
             below = [f"It waited {lasted(waited)} before."] if waited >= 1 else []
             return Answer("Nothing holds it up", below)
+        case State.WAITING_APPROVAL if seen.undecided:
+            return Answer("It asks a person before it goes on", ("It holds no slot while it waits.",))
         case _ if seen.why.bound:
             first, *others = seen.why.bound
             below = [first.told.frees] if first.told.frees else []
