@@ -58,6 +58,8 @@ HOT = (
     "children/failed",
     "children/waits",
     "foresee/outside",
+    "queries/task_above",
+    "queries/task_last_trace",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )
