@@ -162,6 +162,12 @@ def page(
         return [ArtifactView(*row) for row in cursor], _room(connection, tenant)
 
 
+def of_task(connection: Connection, tenant: int, task: uuid.UUID, *, most: int) -> list[ArtifactView]:
+    """Return the newest artifacts that a task made; the connection is held to the tenant."""
+    parameters = {"tenant": tenant, "task": task, "before": queries.LAST_ID, "most": most}
+    return [ArtifactView(*row) for row in connection.execute(sql.load("artifacts/page_of_task"), parameters)]
+
+
 def room(connection: Connection, tenant: int) -> Room:
     """Return a tenant's room. Raises: NotFound (tenant)."""
     with queries.as_tenant(connection, tenant):

@@ -18,6 +18,7 @@ from harness.store.database import Connection
 from harness.store.sessions import DEAD_AFTER_S
 
 LAST_ID = 2**63 - 1  # a page that begins at the newest
+LAST_SEQ = 2**31 - 1
 SCAN_ROWS = 5000  # looked at for one page of a list, whatever the filter: some 10 ms
 
 
@@ -182,6 +183,12 @@ def trace(connection: Connection, task: int, *, after: int = 0, most: int) -> li
     return [EventView(*row) for row in cursor]
 
 
+def last_trace(connection: Connection, task: int, *, before: int = LAST_SEQ, most: int) -> list[EventView]:
+    """Return a task's events with a seq below `before`, the newest first."""
+    cursor = connection.execute(sql.load("queries/task_last_trace"), {"task": task, "before": before, "most": most})
+    return [EventView(*row) for row in cursor]
+
+
 def news(connection: Connection, seen: Mapping[int, int]) -> dict[int, list[EventView]]:
     """Return what happened to tasks since: {task: its events after seq `seen[task]`}, of those with news."""
     found: dict[int, list[EventView]] = {}
@@ -200,6 +207,12 @@ def run(connection: Connection, public_id: uuid.UUID) -> RunView | None:
 def tenant_of_task(connection: Connection, public_id: uuid.UUID) -> int | None:
     """Return whose a task is."""
     row = connection.execute("SELECT tenant_id FROM task WHERE public_id = %s", (public_id,)).fetchone()
+    return row[0] if row else None
+
+
+def input_of(connection: Connection, task: int) -> Any:
+    """Return what a task was given; None when that is gone."""
+    row = connection.execute("SELECT input FROM task_body WHERE task_id = %s", (task,)).fetchone()
     return row[0] if row else None
 
 

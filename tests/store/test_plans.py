@@ -65,6 +65,8 @@ HOT = (
     "runs/graph",
     "runs/reasons_of_run",
     "runs/reasons_of_tenant",
+    "queries/task_above",
+    "queries/task_last_trace",
     "snapshot/delete_empty_flows",
     "snapshot/restore_flows",
 )

@@ -37,10 +37,11 @@ class Web:
         return self.process.wait(15)
 
 
-def start_web(root: Path, log: Path, environment: Mapping[str, str] | None = None) -> Web:
-    """Start uvicorn and wait until it answers."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def start_web(root: Path, log: Path, environment: Mapping[str, str] | None = None, *, port: int = 0) -> Web:
+    """Start uvicorn and wait until it answers. `port`: where another one was, which has ended; 0: any free one."""
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", "config.asgi:application", "--port", str(port), "--no-access-log"]
     with log.open("wb") as out:
         process = subprocess.Popen(

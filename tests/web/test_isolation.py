@@ -50,7 +50,7 @@ def test_every_route_with_an_id_answers_another_tenants_as_one_that_never_was(ap
                 seen = []
                 for one in (known, never):
                     body = {"reason": "mine"} | ({"priority": 2} if path.endswith("/priority") else {})
-                    body = {"for": "me"} if path.endswith("/approval-link") else body
+                    body = {"for": "me"} if path.endswith("-link") else body
                     given: dict[str, Any] = {"json": body} if method == "post" else {}
                     answer = api.http.request(method, path.replace(f"{{{name}}}", one), **given)
                     seen.append(assert_problem(answer, 404, "not_found")["detail"].replace(one, "ID"))

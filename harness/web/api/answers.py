@@ -86,7 +86,19 @@ def _no_cursor() -> Invalid:
 def task_links(task_id: object) -> Mapping[str, str]:
     """Return where a task is."""
     at = f"{ROOT}/tasks/{task_id}"
-    verbs = ("trace", "steps", "why", *operate.VERBS, "approvals", "approve", "deny", "reask", "stream", "output")
+    verbs = (
+        "trace",
+        "steps",
+        "why",
+        *operate.VERBS,
+        "approvals",
+        "approve",
+        "deny",
+        "reask",
+        "stream",
+        "output",
+        "page-link",
+    )
     return {"self": at, **{verb: f"{at}/{verb}" for verb in verbs}}
 
 

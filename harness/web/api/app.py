@@ -15,6 +15,7 @@ from harness.web.api import (
     ingestions,
     kinds,
     letters,
+    page_links,
     pressure,
     reading,
     runs,
@@ -42,6 +43,7 @@ api.add_router("/v1/tasks", steps.router)
 api.add_router("/v1/tasks", why.router)
 api.add_router("/v1/tasks", letters.verb)
 api.add_router("/v1/tasks", approvals.of_tasks)
+api.add_router("/v1/tasks", page_links.of_tasks)
 api.add_router("/v1/approvals", approvals.router)
 api.add_router("/v1/dead-letters", letters.router)
 api.add_router("/v1/usage", usage.router)
@@ -49,6 +51,7 @@ api.add_router("/v1/pressure", pressure.router)
 api.add_router("/v1/forecasts", forecasts.router)
 api.add_router("/v1/runs", runs.router)
 api.add_router("/v1/runs", bulk.of_runs)
+api.add_router("/v1/runs", page_links.of_runs)
 api.add_router("/v1/kinds", kinds.router)
 api.add_router("/v1/schedules", schedules.router)
 api.add_router("/v1/artifacts", artifacts.router)

@@ -189,7 +189,11 @@ async def read(request: HttpRequest, artifact_id: uuid.UUID) -> HttpResponse:
 )
 async def content(request: HttpRequest, artifact_id: uuid.UUID) -> HttpResponseBase:
     """Download an artifact: always as an attachment. One byte range is understood, and If-None-Match."""
-    found = await _found(request, artifact_id)
+    return await served(request, await _found(request, artifact_id))
+
+
+async def served(request: HttpRequest, found: ArtifactView, *, inline: bool = False) -> HttpResponseBase:
+    """Return an artifact's bytes, or the part that was asked for. `inline`: to be shown in a page; only pictures."""
     etag = f'"{found.sha256}"'
     if etag in (request.headers.get("If-None-Match") or ""):
         return HttpResponse(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
@@ -208,7 +212,7 @@ async def content(request: HttpRequest, artifact_id: uuid.UUID) -> HttpResponseB
     file = await upload.on_file_thread(lambda: artifact_files.open_bytes(found.path))
     response = StreamingHttpResponse(_stream(file, first, end), status=status, content_type=found.content_type)
     response["Content-Length"] = str(end - first)
-    response["Content-Disposition"] = content_disposition_header(True, found.name) or "attachment"
+    response["Content-Disposition"] = content_disposition_header(not inline, found.name) or "attachment"
     response["ETag"] = etag
     response["Accept-Ranges"] = "bytes"
     response["Cache-Control"] = "private, no-cache"

@@ -115,7 +115,7 @@ async def stream(request: HttpRequest, task_id: uuid.UUID) -> HttpResponseBase:
     """Watch a task: its state changes and its output as they come, until it has ended."""
     caller = caller_of(request)
     serving = service()
-    seq, position = _last(request.headers.get("Last-Event-ID"))
+    seq, position = last_place(request.headers.get("Last-Event-ID"))
 
     def look(connection: Connection) -> tuple[queries.TaskView, list[EventView]]:
         with queries.as_tenant(connection, caller.tenant.id):
@@ -213,7 +213,8 @@ class _Watch:
         return f"id: {place}\nevent: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def _last(text: str | None) -> tuple[int, Position]:
+def last_place(text: str | None) -> tuple[int, Position]:
+    """Return where a stream ended whose last event had this id. Raises: Invalid."""
     if not text:
         return 0, START
     found = _ID.fullmatch(text)

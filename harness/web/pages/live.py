@@ -48,22 +48,15 @@ class Sent:
 
 
 def stream(
-    request: HttpRequest,
-    look: Callable[[], Awaitable[Look]],
-    fragments: Iterable[Fragment],
-    *,
-    every_s: float,
-    wake: asyncio.Event | None = None,
-    place: Callable[[], str] = lambda: "0",
-    more: Callable[[], Awaitable[list[tuple[str, object]]]] | None = None,
-    stopping: Callable[[], bool] = lambda: False,
+    request: HttpRequest, look: Callable[[], Awaitable[Look]], fragments: Iterable[Fragment], *, every_s: float
 ) -> StreamingHttpResponse:
-    """Return the stream of a page. `more`: other events that are due, asked before each look."""
-    shown = tuple(fragments)
-    response = StreamingHttpResponse(
-        _frames(look, shown, every_s=every_s, wake=wake or asyncio.Event(), place=place, more=more, stopping=stopping),
-        content_type="text/event-stream",
-    )
+    """Return the stream of a page that is looked at by the clock."""
+    return answered(frames(look, tuple(fragments), every_s=every_s))
+
+
+def answered(frames: AsyncIterator[bytes]) -> StreamingHttpResponse:
+    """Return frames as an answer."""
+    response = StreamingHttpResponse(frames, content_type="text/event-stream")
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"
     return response
@@ -74,16 +67,18 @@ def last_id(request: HttpRequest) -> str:
     return request.headers.get("Last-Event-ID") or request.GET.get("after", "")
 
 
-async def _frames(
+async def frames(
     look: Callable[[], Awaitable[Look]],
     fragments: tuple[Fragment, ...],
     *,
     every_s: float,
-    wake: asyncio.Event,
-    place: Callable[[], str],
-    more: Callable[[], Awaitable[list[tuple[str, object]]]] | None,
-    stopping: Callable[[], bool],
+    wake: asyncio.Event | None = None,
+    place: Callable[[], str] = lambda: "0",
+    more: Callable[[], Awaitable[list[tuple[str, object]]]] | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[bytes]:
+    """Yield a page's events. `wake`: a look is due; `more`: other events that are due, asked after each look."""
+    wake = wake or asyncio.Event()
     until_s = time.monotonic() + MOST_S
     sent = Sent()
     me = object()

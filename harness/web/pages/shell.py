@@ -127,8 +127,8 @@ def answer(
 ) -> HttpResponse:
     """Return a page. `live`: where its stream is; `reload_s`: without JavaScript it comes again after so long.
 
-    The template extends harness/pages/shell.html; each fragment stands in it as {{ live.<id> }}. `said`: what the
-    button that led here did (a key of words.OUTCOMES; other text isn't shown).
+    The template extends harness/pages/shell.html; each fragment stands in it as {{ live.<id> }}, with _ for -.
+    `said`: what the button that led here did (a key of words.OUTCOMES; other text isn't shown).
     """
     given = {
         **facts,
@@ -145,7 +145,7 @@ def answer(
 def drawn(fragments: Iterable[Fragment], facts: Mapping[str, object]) -> dict[str, SafeString]:
     """Return fragments by id, each in the element that is renewed."""
     return {
-        one.id: format_html(
+        one.id.replace("-", "_"): format_html(
             '<div id="{}" data-live="{}"{}>{}</div>',
             one.id,
             digest(inner),

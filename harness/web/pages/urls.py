@@ -5,13 +5,20 @@ A page that a link may open checks so itself (harness.web.pages.opening).
 
 from django.urls import URLPattern, path
 
-from harness.web.pages import lists, run, start
+from harness.web.pages import lists, parts, run, start, task
 from harness.web.pages.operations import page as operations
 from harness.web.pages.operations import verbs
 
 _RUN_VERBS = ("cancel", "pause", "resume", "requeue", "redrive")
 # Of a task or a run: by session and by link.
 _OF_BOTH: list[URLPattern] = [
+    path("tasks/<uuid:task_id>/", task.show),
+    path("tasks/<uuid:task_id>/live", task.stream),
+    path("tasks/<uuid:task_id>/do/<str:verb>", task.press),
+    path("tasks/<uuid:task_id>/result", parts.result),
+    path("tasks/<uuid:task_id>/files/<uuid:artifact_id>", parts.file),
+    path("tasks/<uuid:task_id>/trace", parts.trace),
+    path("tasks/<uuid:task_id>/share", parts.share),
     path("runs/<uuid:run_id>/", run.show),
     path("runs/<uuid:run_id>/live", run.stream),
     path("runs/<uuid:run_id>/tasks/", lists.of_run),

@@ -1,8 +1,9 @@
-"""`manage.py screenshots`: log in to the admin of a running stack and take pictures for docs/img.
+"""`manage.py screenshots`: log in to a running stack and take pictures of its admin and its pages for docs/img.
 
 At 1440 and 390 px, light and dark. The login is made for this and removed again. What a page's scripts or its policy
 complain about is printed, and fails the command. Of tasks it takes the newest that failed after steps, if one did, and
-its picture is as tall as it takes to show its line of states, steps and attempts.
+its picture is as tall as it takes to show its line of states, steps and attempts. Of people's pages it takes a task in
+each state that there is one in, whole.
 """
 
 import json
@@ -21,6 +22,8 @@ from harness.store import people
 
 ROW = "#result_list a[href*='/change/']"
 WITH_STEPS = ".h-dead tr:has(.h-steps + .h-steps) a.h-what"
+SHOWN_ID = "#result_list .h-id"
+STATES = ("queued", "running", "waiting_approval", "paused", "succeeded", "failed_terminal", "cancelled")
 LOOKS = ((1440, 900, False), (1440, 900, True), (390, 844, False), (390, 844, True))
 
 
@@ -95,10 +98,25 @@ class Command(BaseCommand):
                 browser.look(width=width, height=height, dark=dark)
                 over = browser.run("document.documentElement.scrollWidth - innerWidth")
                 self.stdout.write(f"{file.name}: {path}" + (f" ({over} px past the edge)" if over and over > 0 else ""))
+        self._take_pages(browser, url, out)
+
+    def _take_pages(self, browser: Browser, url: str, out: Path) -> None:
+        found = {state: self._first(browser, f"{url}/admin/store/task/?state={state}", SHOWN_ID) for state in STATES}
+        pages = {f"task-{state}": f"/work/tasks/{task}/" for state, task in found.items() if task}
+        for width, height, dark in LOOKS:
+            browser.look(width=width, height=height, dark=dark)
+            for page, path in pages.items():
+                browser.open(f"{url}{path}")
+                file = out / f"page-{page}-{width}-{'dark' if dark else 'light'}.png"
+                browser.picture(file, whole=True)
+                over = browser.run("document.documentElement.scrollWidth - innerWidth")
+                self.stdout.write(f"{file.name}: {path}" + (f" ({over} px past the edge)" if over and over > 0 else ""))
 
     @staticmethod
     def _first(browser: Browser, url: str, which: str = "") -> str | None:
         browser.open(url)
         address = "getAttribute('href')" + ("" if which else "?.split('?')[0]")
+        if which == SHOWN_ID:
+            address = "textContent"
         found = browser.run(f"document.querySelector({json.dumps(which or ROW)})?.{address}")
         return str(found) if found else None
