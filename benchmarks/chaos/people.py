@@ -19,6 +19,7 @@ from benchmarks.chaos.history import Said
 LOOK_S = 1.0
 AGAIN_S = 0.3
 PEOPLE = 4
+NO_SHARE = 0.25
 OK = 200
 FINAL = frozenset({OK, 404, 409, 422})
 LIST = "/api/v1/approvals?limit=200"
@@ -52,7 +53,7 @@ def answers(seed: int, question: Mapping[str, Any]) -> tuple[Answer, ...]:
     after_s = round(dice.uniform(0.0, 2.5), 2)
     several = 2 if dice.random() < 0.25 else 1
     return tuple(
-        Answer(after_s=after_s, choice=None if dice.random() < 0.15 else dice.choice(question["choices"]))
+        Answer(after_s=after_s, choice=None if dice.random() < NO_SHARE else dice.choice(question["choices"]))
         for _ in range(several)
     )
 

@@ -169,11 +169,11 @@ def work(seed: int, length_s: float, *, verbs: Collection[str]) -> list[Work]:
         elif shape < 0.10:  # a run of nodes under a fan-out cap, or of those that depend on each other
             run += 1
             found += _nodes(dice, at_s, len(found), run, ((),) * 6 if shape < 0.07 else GRAPH)
-        elif shape < 0.14:
+        elif shape < 0.15:
             found.append(_family(dice, at_s, len(found)))
-        elif shape < 0.19:
+        elif shape < 0.20:
             found.append(_question(dice, at_s, len(found)))
-        elif shape < 0.23:
+        elif shape < 0.24:
             found.append(_talk(dice, at_s, len(found)))
         elif shape < 0.37:
             found.append(_work(dice, at_s, len(found), dice.choice(_LONG), dice.uniform(3.0, 9.0)))
