@@ -55,8 +55,7 @@ def test_every_command_of_manage_py_is_there_with_its_options(root: Path) -> Non
                 wrong.append(f"{page.relative_to(root)}: manage.py {name}")
                 continue
             if name not in parsers:
-                app = commands[name]
-                command = load_command_class(str(app), name)
+                command = load_command_class(commands[name], name)
                 parsers[name] = command.create_parser("manage.py", name)
             known = _options(parsers[name])
             wrong += [
