@@ -8,7 +8,14 @@ from harness.policy.lifecycle import TERMINAL, State
 from tests.stage import Stage
 
 
-def make_run(stage: Stage, states: Sequence[State], *, tenant: int | None = None, parent: int | None = None) -> int:
+def make_run(
+    stage: Stage,
+    states: Sequence[State],
+    *,
+    tenant: int | None = None,
+    parent: int | None = None,
+    cancelled_by: str = "",
+) -> int:
     """A run whose tasks are as they would be only after a while, past the triggers; the n-th began n hours ago."""
     owned_by = stage.tenant if tenant is None else tenant
     with psycopg.connect(stage.url, autocommit=True) as owner:
@@ -28,13 +35,16 @@ def make_run(stage: Stage, states: Sequence[State], *, tenant: int | None = None
                 "  FROM unnest(%(states)s::text[]) WITH ORDINALITY AS x(state, n) ORDER BY n RETURNING id, state)"
                 "INSERT INTO task_body (task_id, tenant_id, input, title, error) "
                 "SELECT id, %(tenant)s, '{}', 'task ' || id,"
-                "       CASE WHEN state = 'failed_terminal' THEN jsonb_build_object('class', 'permanent', 'message',"
+                "       CASE WHEN state = 'cancelled' AND %(class)s <> '' THEN"
+                "            jsonb_build_object('class', %(class)s::text)"
+                "            WHEN state = 'failed_terminal' THEN jsonb_build_object('class', 'permanent', 'message',"
                 "            CASE WHEN id %% 3 = 0 THEN 'odd one' ELSE 'file ' || id || ' is unreadable' END) END "
                 "FROM made",
                 {
                     "tenant": owned_by,
                     "run": run[0],
                     "parent": parent,
+                    "class": cancelled_by,
                     "states": [str(state) for state in states],
                     "terminal": sorted(TERMINAL),
                 },

@@ -47,8 +47,9 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Failures alike: the class, the first one's message, how many, and the first tasks."""
+    """Failures alike: the class, the first one's message, how many, and the first tasks. Or cancelled with others."""
 
+    state: State
     error_class: str
     message: str
     n: int
@@ -124,9 +125,15 @@ def slowest(connection: Connection, run: int, *, most: int) -> list[Slow]:
 
 
 def failures(connection: Connection, run: int, *, most: int, shown: int) -> list[Cause]:
-    """Return why tasks of a run failed, the most frequent cause first, with the ids of `shown` tasks each."""
+    """Return why tasks of a run failed, or were cancelled because of others: the most frequent cause first.
+
+    Failures come before what was cancelled; with each cause come the ids of `shown` tasks.
+    """
     parameters = {"run": run, "looked": MEMBERS_MOST, "failed": FAILED_MOST, "most": most, "shown": shown}
-    return [Cause(*row) for row in connection.execute(sql.load("runs/failures"), parameters)]
+    return [
+        Cause(State(state), error_class, message, n, tasks)
+        for state, error_class, message, n, tasks in connection.execute(sql.load("runs/failures"), parameters)
+    ]
 
 
 def graph(connection: Connection, run: int, *, most: int) -> Sequence[Node] | None:

@@ -44,6 +44,13 @@ def test_failures_alike_stand_together_whatever_numbers_their_messages_name(stag
     assert re.fullmatch(r"file \d+ is unreadable", first.message) and second.message == "odd one"
     assert len(first.tasks) == len(second.tasks) == 2
     assert len(runs.failures(stage.connection, run, most=1, shown=2)) == 1
+    cut_off = make_run(stage, [State.CANCELLED] * 9 + [State.FAILED_TERMINAL], cancelled_by="dependency_failed")
+    causes = runs.failures(stage.connection, cut_off, most=5, shown=1)
+    assert [(one.state, one.error_class, one.n) for one in causes] == [
+        (State.FAILED_TERMINAL, "permanent", 1),
+        (State.CANCELLED, "dependency_failed", 9),
+    ]
+    assert runs.failures(stage.connection, make_run(stage, [State.CANCELLED]), most=5, shown=2) == []
     assert runs.failures(stage.connection, make_run(stage, [State.SUCCEEDED]), most=5, shown=2) == []
 
 

@@ -1,6 +1,7 @@
 """Lists of tasks: all of a tenant, by words or state, and those of one run. Newest first, a page at a time."""
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,7 +24,9 @@ from harness.web.pages.lines import lines
 from harness.web.pages.shell import page
 
 PAGE = 50
+LOOKS = 4  # of some 5,000 tasks each, before a page is shown that has found nothing yet
 SEARCH_MOST_CHARS = 200
+Found = tuple[list[TaskView], int | None]
 ORDER = tuple(runs.LETTERS.values())
 
 
@@ -44,9 +47,9 @@ async def of_tenant(request: HttpRequest, viewer: Viewer) -> HttpResponseBase:
     except Invalid as error:
         return _answer(request, viewer, [], None, heading="Tasks", wrong=shell.sentence(error.message), q=q)
 
-    def read(connection: Connection) -> tuple[list[TaskView], int | None]:
+    def read(connection: Connection) -> Found:
         look_for = partial(search.tasks_of_terms, terms=wanted) if wanted else queries.tasks
-        return look_for(connection, tenant=tenant, state=_state(request), before=_before(request), most=PAGE)
+        return _found(partial(look_for, connection, tenant=tenant, state=_state(request), most=PAGE), _before(request))
 
     tasks, following = await shell.reading(read, tenant=tenant)
     return _answer(request, viewer, tasks, following, heading="Tasks", q=q)
@@ -63,8 +66,8 @@ async def of_run(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID) -> Htt
         run = queries.run(connection, run_id)
         if run is None:
             raise NotFound(f"there is no run {run_id}")
-        state, before = _state(request), _before(request)
-        return run.name, *queries.tasks(connection, tenant=tenant, run=run_id, state=state, before=before, most=PAGE)
+        look_for = partial(queries.tasks, connection, tenant=tenant, run=run_id, state=_state(request), most=PAGE)
+        return run.name, *_found(look_for, _before(request))
 
     name, tasks, following = await shell.reading(read, tenant=tenant)
     return _answer(request, viewer, tasks, following, heading=name or "Tasks of a run", run=viewer.run_path(run_id))
@@ -104,6 +107,16 @@ def _answer(
         "search_most": SEARCH_MOST_CHARS,
     }
     return shell.answer("harness/pages/tasks.html", facts, viewer, title=heading, status=422 if wrong else 200)
+
+
+def _found(look_for: Callable[..., Found], before: int) -> Found:
+    """Look on while nothing is found: what is rare may stand behind thousands of others."""
+    for _ in range(LOOKS):
+        tasks, following = look_for(before=before)
+        if tasks or following is None:
+            break
+        before = following
+    return tasks, following
 
 
 def _page_of(connection: Connection, viewer: Viewer, asked: uuid.UUID) -> str:

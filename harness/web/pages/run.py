@@ -38,7 +38,7 @@ WITHIN_S = 10.0  # as the API's verbs over runs: what is left is done by the nex
 @page
 async def show(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID) -> HttpResponseBase:
     """Show a run."""
-    facts = (await _look(viewer, run_id)).facts
+    facts = (await _look(viewer, await _tenant(viewer, run_id), run_id)).facts
     return shell.answer(
         "harness/pages/run.html",
         facts,
@@ -55,10 +55,11 @@ async def show(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID) -> HttpR
 @page
 async def stream(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID) -> HttpResponseBase:
     """Keep a run's page up to date."""
-    first = await _look(viewer, run_id)
+    tenant = await _tenant(viewer, run_id)
+    first = await _look(viewer, tenant, run_id)
     return live.stream(
         request,
-        partial(_look, viewer, run_id),
+        partial(_look, viewer, tenant, run_id),
         FRAGMENTS,
         every_s=EVERY_LARGE_S if first.facts["many"] else EVERY_S,
     )
@@ -68,10 +69,9 @@ async def stream(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID) -> Htt
 @page
 async def act(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID, verb: str) -> HttpResponseBase:
     """Do what a button says to all tasks of a run that it concerns, once."""
-    opening.may_open_run(viewer, run_id)
+    tenant = await _tenant(viewer, run_id)
     if not viewer.may_act:
         raise NotYours("you may look at this run, not act on it")
-    tenant = await opening.tenant_of_run(viewer, run_id)
     path = viewer.run_path(run_id)
     taken = await forms.take(viewer, request, begins=f"{verb} run {run_id} ", now=datetime.now(UTC))
     if taken is None:
@@ -85,10 +85,13 @@ async def act(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID, verb: str
     return shell.back(path, said)
 
 
-async def _look(viewer: Viewer, run_id: uuid.UUID) -> Look:
+async def _tenant(viewer: Viewer, run_id: uuid.UUID) -> int:
+    """As which tenant the run is read. Raises: NotFound."""
     opening.may_open_run(viewer, run_id)
-    tenant = await opening.tenant_of_run(viewer, run_id)
+    return await opening.tenant_of_run(viewer, run_id)
 
+
+async def _look(viewer: Viewer, tenant: int, run_id: uuid.UUID) -> Look:
     def read(connection: Connection) -> Look:
         facts = run_seen.facts(connection, viewer, tenant, run_id)
         return Look(facts=facts, title=f"{facts['title']} · Harness", over=bool(facts["over"]))

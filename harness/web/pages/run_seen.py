@@ -34,7 +34,8 @@ def facts(connection: Connection, viewer: Viewer, tenant: int, run_id: uuid.UUID
     over = run_told.over(counts)
     stopped = pauses.of(connection, "run", str(run.id)) if not over else []
     failed = counts.get(State.FAILED_TERMINAL, 0)
-    causes = runs.failures(connection, run.id, most=CAUSES_MOST, shown=SHOWN_MOST) if failed else []
+    gone = failed + counts.get(State.CANCELLED, 0)
+    causes = runs.failures(connection, run.id, most=CAUSES_MOST, shown=SHOWN_MOST) if gone else []
     state, sentence = run_told.sentence(counts, paused=bool(stopped))
     answers = [
         run_told.when(run, counts, expect.of_run(connection, run), last_end, now),

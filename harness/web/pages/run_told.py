@@ -107,9 +107,9 @@ def why(
 ) -> Answer | None:
     """Return what holds a run or, when it is over, why parts of it failed; None: there is nothing to say."""
     if over(counts):
-        if not causes:
+        first = next((one for one in causes if one.state == State.FAILED_TERMINAL), None)
+        if first is None:
             return None
-        first = causes[0]
         failed = counts.get(State.FAILED_TERMINAL, 0)
         which = "all of them" if first.n >= failed else f"{first.n:,} of {failed:,}"
         said = cause(first)
@@ -133,6 +133,8 @@ def why(
 
 def cause(found: Cause) -> dict[str, str]:
     """Return what is said of failures alike: in words for their class and the message, or the message alone."""
+    if found.state == State.CANCELLED:
+        return {"says": words.CANCELLED_WITH.get(found.error_class, "Cancelled with another task"), "more": ""}
     happened = words.failure(found.error_class)
     if happened is words.UNKNOWN and found.message:
         return {"says": _capital(found.message), "more": ""}

@@ -45,7 +45,7 @@ async def show(request: HttpRequest, viewer: Viewer) -> HttpResponseBase:
     named = request.GET.get("tenant", "")
     if viewer.is_operator and not named:
         return HttpResponseRedirect("/operations/")
-    facts = (await _look(viewer, named, None)).facts
+    facts = (await _look(viewer, await _tenant(viewer, named), named, None)).facts
     asked = {"until": facts["until"]} | ({"tenant": named} if viewer.is_operator else {})
     return shell.answer(
         "harness/pages/start.html",
@@ -62,15 +62,19 @@ async def show(request: HttpRequest, viewer: Viewer) -> HttpResponseBase:
 @page
 async def stream(request: HttpRequest, viewer: Viewer) -> HttpResponseBase:
     """Keep a start page up to date."""
-    until = request.GET.get("until", "")
-    look = partial(_look, viewer, request.GET.get("tenant", ""), answers.position(until) if until else None)
+    until, named = request.GET.get("until", ""), request.GET.get("tenant", "")
+    tenant = await _tenant(viewer, named)
+    look = partial(_look, viewer, tenant, named, answers.position(until) if until else None)
     await look()  # what is wrong is said before the stream begins
     return live.stream(request, look, FRAGMENTS, every_s=EVERY_S)
 
 
-async def _look(viewer: Viewer, named: str, until: int | None) -> Look:
-    tenant = await opening.tenant_of(viewer, lambda connection: queries.tenant_named(connection, named))
+async def _tenant(viewer: Viewer, named: str) -> int:
+    """As which tenant the page is read: a login's own, whatever is named. Raises: NotFound."""
+    return await opening.tenant_of(viewer, lambda connection: queries.tenant_named(connection, named))
 
+
+async def _look(viewer: Viewer, tenant: int, named: str, until: int | None) -> Look:
     def read(connection: Connection) -> Look:
         facts = _facts(connection, viewer, tenant, named if viewer.is_operator else viewer.tenant_name, until)
         return Look(facts=facts, title=f"{facts['title']} · Harness")

@@ -122,6 +122,11 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "budget": Failure(happened="The budget is spent", todo=("Raise the budget, or wait until it begins anew.",)),
 }
+# Why a task was cancelled without anybody asking for it (engine.ends).
+CANCELLED_WITH: Mapping[str, str] = {
+    "dependency_failed": "Cancelled, because what it comes after didn’t succeed",
+    "parent_ended": "Cancelled, because the task that began it had ended",
+}
 UNKNOWN: Final = Failure(happened="It failed", todo=("Read the message.", "Send it again when the cause is gone."))
 
 
