@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from harness.policy.children import Ranges
 from harness.policy.lifecycle import State
@@ -47,6 +48,23 @@ class Waits:
     need: int | None
     dependencies: int
     failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child in a list. `began_at`: its first start."""
+
+    public_id: uuid.UUID
+    name: str
+    state: str
+    began_at: datetime | None
+    finished_at: datetime | None
+
+
+def shown(connection: Connection, parent: int, *, looked: int, most: int) -> list[Child]:
+    """Return some children of a task, of the first `looked`: those first that may need somebody, then by birth."""
+    parameters = {"parent": parent, "looked": looked, "most": most}
+    return [Child(*row) for row in connection.execute(sql.load("children/shown"), parameters)]
 
 
 def states(connection: Connection, parent: int, ranges: Ranges) -> list[State]:

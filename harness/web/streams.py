@@ -23,7 +23,7 @@ from harness.store.queries import EventView
 from harness.telemetry import logs
 from harness.web.service import Service
 
-LOOK_S = 0.5  # between looks at the states of all tasks watched
+LOOK_S = 0.35  # between looks at the states of all tasks watched: a change is on its way within half a second
 LOOK_LEAST_S = 0.05  # however often workers say that something happened
 CONNECT_S = 1.5  # that a stream's beginning may wait for the first connection to Redis
 AGAIN_S = 1.0  # between tries to reach Redis

@@ -257,3 +257,25 @@ def test_a_program_makes_a_link_to_a_page_for_people(api: Api) -> None:
     run = api.run(2).json()["run_id"]
     assert "/shared/" in api.http.post(f"/api/v1/runs/{run}/page-link", json={"for": "mia"}).json()["url"]
     assert_problem(api.http.post(f"/api/v1/tasks/{task}/page-link", json={"for": "a\nb"}), 422, "invalid", "for")
+
+
+def test_ten_thousand_children_stand_as_a_grid_with_figures_and_those_that_need_somebody(
+    house: House, lookers: Lookers
+) -> None:
+    number, task = submitted(house)
+    _, failed = submitted(house)
+    house.stage.connection.execute(
+        "INSERT INTO task (tenant_id, kind, version, pool, priority, state, ready, parent_id, finished_at) "
+        "SELECT %s, 'noop', 1, 'db', 2, 'succeeded', false, %s, now() FROM generate_series(1, 9999)",
+        (house.ours, number),
+    )
+    house.stage.connection.execute("UPDATE task SET parent_id = %s WHERE public_id = %s", (number, failed))
+    bury(house.stage, [house.stage.one("SELECT id FROM task WHERE public_id = %s", failed)])
+    looker = lookers.login("ours-admin")
+    page = looker.page(task)
+    assert page.count("<i class=") == 400 and len(page) < 60_000
+    text = plain(page)
+    assert "10,000 children" in text and "9,999 done" in text and "1 failed" in text
+    assert page.index(f"/work/tasks/{failed}/") < page.index("and 9988 more")
+    assert f'<a href="/work/tasks/{task}/">' in looker.page(failed), "a child leads to its parent"
+    assert lookers.link(task).page(failed), "a task's link opens its children"

@@ -57,6 +57,7 @@ HOT = (
     "children/orphans",
     "children/failed",
     "children/waits",
+    "children/shown",
     "foresee/outside",
     "runs/states",
     "runs/states_of_parent",

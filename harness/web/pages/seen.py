@@ -12,9 +12,10 @@ from harness.engine.expect import Foreseen
 from harness.engine.why import Why
 from harness.policy.lifecycle import TERMINAL, State
 from harness.policy.steps import EVENTS as OF_STEPS
-from harness.store import approvals, artifacts, forecasts, money, queries, steps
+from harness.store import approvals, artifacts, children, forecasts, money, queries, runs, steps
 from harness.store.approvals import Approval
 from harness.store.artifacts import ArtifactView
+from harness.store.children import Child
 from harness.store.database import Connection
 from harness.store.forecasts import Pass
 from harness.store.money import Used
@@ -27,11 +28,14 @@ EVENTS_MOST = 300  # the newest, for the line of states and the trace
 STEPS_MOST = 60  # the last ones
 QUESTIONS_MOST = 10
 FILES_MOST = 50
+CHILDREN_SHOWN = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """A task as its page shows it. `events`: of its states, in order; `trace`: all kinds of them, the newest first.
+    """A task as its page shows it. `children`: a letter each (store.runs), and some of them as rows.
+
+    `events`: of its states, in order; `trace`: all kinds of them, the newest first.
 
     `trace_whole`, `steps_whole`: nothing older was left out.
     """
@@ -50,6 +54,8 @@ class Seen:
     questions: Sequence[Approval]
     used: Used
     files: Sequence[ArtifactView]
+    children: str
+    some_children: Sequence[Child]
 
     @property
     def state(self) -> State:
@@ -105,6 +111,7 @@ def look(connection: Connection, viewer: Viewer, task_id: uuid.UUID, *, tenant: 
     so_far = steps.so_far(connection, task.id)
     after = max(0, so_far.begun - STEPS_MOST)
     trace = queries.last_trace(connection, task.id, most=EVENTS_MOST)
+    letters = runs.states_of_children(connection, task.id)
     return Seen(
         tenant=tenant,
         task=task,
@@ -120,6 +127,10 @@ def look(connection: Connection, viewer: Viewer, task_id: uuid.UUID, *, tenant: 
         questions=approvals.of_task(connection, task.id, most=QUESTIONS_MOST),
         used=money.of_task(connection, task.id),
         files=artifacts.of_task(connection, tenant, task.public_id, most=FILES_MOST),
+        children=letters,
+        some_children=children.shown(connection, task.id, looked=runs.MEMBERS_MOST, most=CHILDREN_SHOWN)
+        if letters
+        else [],
     )
 
 

@@ -70,7 +70,7 @@ async def stream(request: HttpRequest, viewer: Viewer, task_id: uuid.UUID) -> Ht
     first = await _look(viewer, task_id, tenant)
     watched = hub(service(), settings.HARNESS_LIVE_URL)
     watched.check_room(tenant)
-    shown = {"seq": first.seq, "state": first.task.state}
+    newest = [first.seq]
 
     async def frames() -> AsyncIterator[bytes]:
         with watched.watching(task_id, first.task.id, tenant, first.seq) as (topic, wake):
@@ -78,7 +78,7 @@ async def stream(request: HttpRequest, viewer: Viewer, task_id: uuid.UUID) -> Ht
 
             async def look() -> Look:
                 found = await _look(viewer, task_id, tenant)
-                shown.update(seq=found.seq, state=found.task.state)
+                newest[0] = found.seq
                 if found.over:
                     await watched.rest(topic)
                 return Look(facts=task_facts.of(found, viewer), title=telling.title(found), over=found.over)
@@ -89,7 +89,7 @@ async def stream(request: HttpRequest, viewer: Viewer, task_id: uuid.UUID) -> Ht
                 FRAGMENTS,
                 every_s=EVERY_S.get(first.task.state, ELSE_EVERY_S),
                 wake=wake,
-                place=lambda: f"{shown['seq']}.{output.position[0]}-{output.position[1]}",
+                place=lambda: f"{newest[0]}.{output.position[0]}-{output.position[1]}",
                 more=output.more,
                 stopping=lambda: watched.stopping,
             ):

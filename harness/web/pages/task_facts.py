@@ -9,11 +9,11 @@ from django.utils.safestring import SafeString
 
 from harness.engine.why import Spent
 from harness.policy import money
-from harness.policy.lifecycle import State
+from harness.policy.lifecycle import TERMINAL, State
 from harness.policy.reasons import Code
 from harness.policy.steps import FINISHED, REPLAYED, STARTED
 from harness.store.queries import EventView
-from harness.web.pages import acting, marks, results, ribbon, telling, times, words
+from harness.web.pages import acting, cells, marks, results, ribbon, telling, times, words
 from harness.web.pages.access import Viewer
 from harness.web.pages.seen import Seen, said
 from harness.web.pages.times import lasted
@@ -72,6 +72,7 @@ def of(seen: Seen, viewer: Viewer) -> dict[str, object]:
         "spent": _spent(seen, past),
         "steps": _steps(seen),
         "steps_before": seen.steps_before,
+        **_children(seen, viewer),
         "trace": [_event(one, seen.now) for one in seen.trace[:TRACE_SHOWN]],
         "trace_more": len(seen.trace) > TRACE_SHOWN,
         "trace_path": f"{path}trace",
@@ -152,6 +153,29 @@ def _steps(seen: Seen) -> list[Row]:
         took = lasted((seen.now - one.began_at).total_seconds()) if running else ""
         rows.append(Row(mark=marks.mark(state), text=name, detail=again, figure=took, look="cur" if running else ""))
     return rows
+
+
+def _children(seen: Seen, viewer: Viewer) -> dict[str, object]:
+    if not seen.children:
+        return {"children": ""}
+    counts = cells.counts(seen.children)
+    ended = sum(n for state, n in counts.items() if state in TERMINAL)
+    whole = len(seen.children)
+    rows = []
+    for one in seen.some_children:
+        end = one.finished_at or seen.now
+        took = lasted((end - one.began_at).total_seconds()) if one.began_at and one.finished_at else ""
+        said = words.STATES[one.state] + (f" after {took}" if took else "")
+        rows.append((marks.mark(one.state), viewer.task_path(one.public_id), one.name, said))
+    return {
+        "children": words.counted(whole, "child", "children"),
+        "children_ended": f"{ended:,} of {whole:,} ended",
+        "progress": marks.progress(ended / whole, "Children that have ended"),
+        "grid": cells.grid(seen.children),
+        "counted": [(marks.mark(state), f"{n:,} {words.STATES[state]}") for state, n in counts.items()],
+        "child_rows": rows,
+        "more_children": whole - len(rows),
+    }
 
 
 EVENTS = {
