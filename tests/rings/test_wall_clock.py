@@ -34,6 +34,7 @@ ALLOWED = {
     "web/admin/resources.py": "what a page shows",
     "web/admin/tasks.py": "what a page shows",
     "web/decide.py": "whether a link is still good, and what its page shows",
+    "web/pages/operations/verbs.py": "until when the token of a form is good",
     "web/api/usage.py": "which days a report shows",
     "web/api/tasks.py": "whether an answer says that a task waits for its moment",
 }
