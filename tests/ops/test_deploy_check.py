@@ -134,12 +134,12 @@ def test_each_setting_that_serves_only_at_home_is_named(
     good.HARNESS_METRICS_TOKEN = "short"
     with monkeypatch.context() as environment:
         environment.delenv("SECRET_KEY")
-        environment.delenv("DATABASE_URL")
+        environment.delenv("BROKER_URL")
         found, code = wrong("--only", "settings")
     assert code == 1
     said = "\n".join(found["settings"])
     for part in (
-        "warning: DATABASE_URL is not set; these are the addresses of this checkout's own stack",
+        "warning: BROKER_URL is not set; these are the addresses of this checkout's own stack",
         "error: SECRET_KEY is not set: each process makes its own",
         "error: ALLOWED_HOSTS doesn't have harness.example",
         "error: HARNESS_HTTPS is not 1 although people come over https",
