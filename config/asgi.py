@@ -9,9 +9,10 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.exceptions import TooManyFieldsSent, TooManyFilesSent
 
-from harness.telemetry import logs
+from harness.telemetry import logs, traces
 
 logs.configure(settings.HARNESS_LOG_LEVEL, process="web")
+traces.configure(process="web")
 # A line for each request that a client got wrong would let clients fill the log.
 logging.getLogger("django.request").setLevel(logging.ERROR)
 for _error in (TooManyFieldsSent, TooManyFilesSent):

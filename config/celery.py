@@ -128,7 +128,9 @@ if "flower" in sys.argv:
 @signals.setup_logging.connect(weak=False)
 def _logs(**_: object) -> None:
     """Celery leaves logging alone when this signal has a receiver."""
-    from harness.telemetry import logs
+    from harness.telemetry import logs, traces
 
     names = [word for word in ("worker", "beat", "flower") if word in sys.argv]
     logs.configure(settings.HARNESS_LOG_LEVEL, process=names[0] if names else "celery")
+    if names == ["worker"]:
+        traces.configure(process="worker")

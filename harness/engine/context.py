@@ -30,6 +30,7 @@ from harness.store import sessions
 from harness.store.database import Connection
 from harness.store.targets import Target
 from harness.store.transitions import ClaimedTask
+from harness.telemetry import traces
 
 T = TypeVar("T")
 
@@ -154,7 +155,12 @@ class RunContext:
 
     def call(self, resource: str | tuple[str, ...], fn: Callable[..., T], *, cost: int | Mapping[str, int] = 0) -> T:
         """Call a declared downstream once. Raises: see `kinds.Context.call`."""
-        passage = self._asking.enter(resource, cost)
+        with traces.span(self._task.public_id, "call", resource=_named(resource)):
+            return self._call(resource, fn, cost)
+
+    def _call(self, resource: str | tuple[str, ...], fn: Callable[..., T], cost: int | Mapping[str, int]) -> T:
+        with traces.span(self._task.public_id, "permit"):
+            passage = self._asking.enter(resource, cost)
         running = self._running
         call = Call(lambda: passage.run(fn), self._over)
         begun = False
@@ -194,7 +200,8 @@ class RunContext:
         cost: int | Mapping[str, int] = 0,
     ) -> T:
         """The same for a coroutine. Raises: see `kinds.Context.acall`."""
-        return await acall.run(self._process.hands, self._running, self._asking, resource, fn, cost)
+        with traces.span(self._task.public_id, "call", resource=_named(resource)):
+            return await acall.run(self._process.hands, self._running, self._asking, resource, fn, cost)
 
     def _keep(self, hand: Hand) -> None:
         """Keep a thread for the next call; one is enough, whatever many the kind's own threads have made at once."""
@@ -320,3 +327,7 @@ class RunContext:
             release_no=self._task.release_no,
         ):
             raise LeaseLost("the task was taken back while its transaction was open")
+
+
+def _named(resource: str | tuple[str, ...]) -> str:
+    return resource if isinstance(resource, str) else "+".join(resource)

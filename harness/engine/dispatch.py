@@ -16,11 +16,11 @@ from harness.policy.flow import Asked, Head
 from harness.policy.line import Line
 from harness.policy.plan import Pick, Plan
 from harness.policy.settings import QUARANTINE, SYSTEM, Topology
-from harness.store import clocks, flows, leader, money, snapshot, transitions
+from harness.store import clocks, flows, leader, money, snapshot, trace, transitions
 from harness.store.database import Connection
 from harness.store.message import Message
 from harness.store.transitions import NewLease
-from harness.telemetry import logs
+from harness.telemetry import logs, traces
 
 SCOPES_EVERY_S = 1.0
 FOLD_EVERY_S = 1.0
@@ -146,6 +146,7 @@ def _commit(
     epoch: int,
     publish: Publish,
 ) -> int:
+    began_s = traces.now_s()
     picked = {secrets.randbits(62): pick for pick in picks}
     leases = [_lease(line.pool, token, pick, memory) for token, pick in picked.items()]
     done = transitions.release(connection, leases, memory.moved(), capacities=memory.course.caps, epoch=epoch)
@@ -158,6 +159,8 @@ def _commit(
         flow = picked[token].flow
         log.info("lease_left_out", pool=line.pool, tenant=flow.tenant, run=flow.run, passes=passes)
         memory.scopes = None  # a cap has changed since they were read
+    if traces.on():
+        _trace(connection, [lease for lease, _ in done.made.values()], began_s)
     messages = [_message(topology, lease, done.made[lease.token][0]) for lease in leases if lease.token in done.made]
     try:
         publish(messages)
@@ -165,6 +168,13 @@ def _commit(
         transitions.hand_back_unclaimed(connection, older_than_s=0, leases=[lease for lease, _ in done.made.values()])
         raise
     return len(messages)
+
+
+def _trace(connection: Connection, leases: Sequence[int], began_s: float) -> None:
+    """Trace how long tasks waited and their release, before a worker can know of it: then they may be gone."""
+    for one in trace.released(connection, leases):
+        traces.past(one.task, "wait", began_s=one.ready_s, ended_s=began_s, pool=one.pool)
+        traces.past(one.task, "release", began_s=began_s, ended_s=traces.now_s(), pool=one.pool, lease=one.lease)
 
 
 def _lease(pool: str, token: int, pick: Pick, memory: Memory) -> NewLease:

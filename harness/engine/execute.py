@@ -22,7 +22,7 @@ from harness.policy.errors import ErrorClass, Unavailable
 from harness.store import transitions
 from harness.store.database import borrowed
 from harness.store.transitions import ClaimedTask, Ended, Outcome
-from harness.telemetry import logs
+from harness.telemetry import logs, traces
 
 FLUSH_S = 0.050  # a bundle's finished members wait this long for company, at most
 SETTLE_AGAIN_S = 0.25  # between tries to settle while the database is away; the fence ends them
@@ -34,12 +34,13 @@ log = logs.get(__name__)
 def run_lease(process: ProcessState, lease: int, token: int) -> None:
     """Claim, run, settle. Does nothing when the lease isn't there any more, was claimed, or carries another token."""
     # 1. Claim
+    began_s = traces.now_s()
     try:
         tasks = _claim(process, lease, token)
         live = [task for task in tasks if not task.expired]
         if not live:
             if tasks:
-                _settle(process, _running(lease, token, []), [])  # all had expired: the lease is empty
+                _settle(process, _running(lease, token, []), [], [])  # all had expired: the lease is empty
             return
     except (Unavailable, psycopg.Error) as error:
         log.warning("claim_failed", lease=lease, error=str(error))
@@ -47,6 +48,9 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
     except LeaseLost:
         return
     running = _running(lease, token, live)
+    if traces.on():
+        for task in live:
+            traces.past(task.public_id, "claim", began_s=began_s, ended_s=traces.now_s(), lease=lease)
     process.running[lease] = running
     try:
         # 2. Run
@@ -55,14 +59,16 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
         for task in live:
             if running.taken_over:
                 break
-            outcomes.append(settle.with_spent(_run(process, running, task), running.tokens, running.usd))
+            facts = _facts(task)
+            with logs.about(facts), traces.span(task.public_id, "attempt", **facts):
+                outcomes.append(settle.with_spent(_run(process, running, task), running.tokens, running.usd))
             now_s = time.monotonic()
             if now_s - flushed_s >= FLUSH_S and len(live) > 1:
-                _settle(process, running, outcomes)
+                _settle(process, running, outcomes, live)
                 outcomes, flushed_s = [], now_s
         # 3. Settle
         if outcomes:
-            _settle(process, running, outcomes)
+            _settle(process, running, outcomes, live)
     except LeaseLost:
         log.warning("lease_lost", lease=lease)
     finally:
@@ -105,6 +111,17 @@ def _running(lease: int, token: int, tasks: list[ClaimedTask]) -> Running:
     )
 
 
+def _facts(task: ClaimedTask) -> dict[str, traces.Value]:
+    """Return what every line that its thread logs says of a task."""
+    return {
+        "task_id": str(task.public_id),
+        "tenant": task.tenant,
+        "kind": task.kind,
+        "priority": task.priority,
+        "attempt": task.attempts_used + 1,
+    }
+
+
 def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
     """Run one task. Raises: LeaseLost."""
     kind = registry.find(task.kind)
@@ -124,6 +141,7 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
         payload = context.shaped(kind.input.model_validate(task.input))
         result = _work(kind, context, payload)
         context.check_steps()
+        log.debug("attempt_succeeded")  # for those who follow one task; a line each would be most of the log
         return settle.succeeded(task, result, slot_s=time.monotonic() - began_s)
     except LeaseLost:
         raise
@@ -136,18 +154,10 @@ def _run(process: ProcessState, running: Running, task: ClaimedTask) -> Outcome:
                 task, kind, error, slot_s=slot_s, stop=stop, jitter=random.random(), **context.trouble(error)
             )
         except Exception:  # noqa: BLE001  # an error may break whoever reads it; unsettled, its task would run for ever
-            log.warning("error_untold", task_id=str(task.public_id), kind=task.kind, error_type=type(error).__name__)
+            log.warning("error_untold", error_type=type(error).__name__)
             untold = RuntimeError(f"it raised a {type(error).__name__} that can't be read")
             outcome = settle.from_error(task, kind, untold, slot_s=slot_s, stop=stop, jitter=random.random())
-        log.info(
-            "attempt_ended",
-            task_id=str(task.public_id),
-            tenant=task.tenant,
-            kind=task.kind,
-            attempt=task.attempts_used + 1,
-            verdict=str(outcome.event),
-            error_class=outcome.error_class,
-        )
+        log.info("attempt_ended", verdict=str(outcome.event), error_class=outcome.error_class)
         return outcome
     finally:
         context.end()
@@ -164,7 +174,7 @@ def _work(kind: Kind, context: RunContext, payload: BaseModel) -> Any:
         if kind.repair is None or kind.rules[ErrorClass.VALIDATION].verdict != "repair":
             raise
         context.checkpoint()
-        log.info("repair_begun", task_id=context.task_id, kind=kind.name, error_type=type(error).__name__)
+        log.info("repair_begun", error_type=type(error).__name__)
         return _fitting(kind, kind.repair(context, payload, error))
 
 
@@ -178,7 +188,18 @@ def _fitting(kind: Kind, result: Any) -> Any:
     return result
 
 
-def _settle(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:
+def _settle(process: ProcessState, running: Running, outcomes: list[Outcome], tasks: list[ClaimedTask]) -> None:
+    """Commit outcomes of some of these tasks, and trace that. Raises: see `_commit`."""
+    began_s = traces.now_s()
+    _commit(process, running, outcomes)
+    if traces.on():
+        verdicts = {outcome.task: str(outcome.event) for outcome in outcomes}
+        for task in tasks:
+            if verdict := verdicts.get(task.id):
+                traces.past(task.public_id, "settle", began_s=began_s, ended_s=traces.now_s(), verdict=verdict)
+
+
+def _commit(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:
     """Commit outcomes; again while the database is away, or a row of theirs is locked, and the fence open.
 
     One that met a lock goes on by itself: in company it would keep the others waiting each time.

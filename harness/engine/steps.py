@@ -26,7 +26,7 @@ from harness.store import steps as stored
 from harness.store.database import Connection, borrowed
 from harness.store.steps import Beginning, Finishing
 from harness.store.transitions import ClaimedTask
-from harness.telemetry import logs
+from harness.telemetry import logs, traces
 
 RESULT_MAX_BYTES = 262_144  # as a task's output: what is larger is no row
 WRITE_AGAIN_S = 0.25  # between tries while the database is away; the fence ends them
@@ -188,8 +188,9 @@ class Steps:
                 line.busy = None
         try:
             # 2. Do it, 3. record it
-            self._write(self._process.begin_step, self._beginning(record), self._checkpoint)
-            plain = do(record, line.place)
+            with traces.span(self._task.public_id, "step", step=name):
+                self._write(self._process.begin_step, self._beginning(record), self._checkpoint)
+                plain = do(record, line.place)
             with self._lock:
                 line.unfinished = None
         finally:

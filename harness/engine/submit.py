@@ -32,7 +32,7 @@ from harness.store.database import Connection
 from harness.store.doorbell import Doorbell
 from harness.store.idempotency import Fingerprint
 from harness.store.transitions import NewTask
-from harness.telemetry import logs
+from harness.telemetry import logs, traces
 
 __all__ = [
     "Accepted",
@@ -248,6 +248,9 @@ def _commit(door: Door, connection: Connection, tenant: TenantFacts, checked: Ch
             door.backlog.released(tenant.id, count)
         raise
     door.backlog.committed(tenant.id, count)
+    if traces.on():
+        for task in tasks:
+            traces.submitted(task.public_id, kind=task.kind, pool=task.pool, priority=task.priority, tenant=tenant.id)
     door.way.let_in(tenant.id, tasks, checked.idempotency_key, now=server_now, now_s=now_s)
     later = [task for task in tasks if task.deferred is not None]
     if later:

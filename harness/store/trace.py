@@ -1,7 +1,7 @@
 """Reads what a recorded trace is made of: tasks with their events, and what stood beside them. It writes nothing."""
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,22 @@ class TaskTrace:
     priority: int
     signature: str
     events: tuple[tuple[float, str, str | None, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A task that was just released. `ready_s`: since when it might run (epoch seconds)."""
+
+    lease: int
+    task: uuid.UUID
+    pool: str
+    ready_s: float
+
+
+def released(connection: Connection, leases: Sequence[int]) -> list[Released]:
+    """Return the tasks on these leases; for who traces, between the release's commit and its messages."""
+    cursor = connection.execute(sql.load("trace/released"), {"leases": list(leases)})
+    return [Released(*row) for row in cursor]
 
 
 def tasks(

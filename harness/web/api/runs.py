@@ -9,6 +9,7 @@ from harness.engine import expect, submit
 from harness.policy.errors import NotFound
 from harness.store import queries
 from harness.store.database import Connection
+from harness.telemetry import traces
 from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
 from harness.web.api.schemas import Problem, RunIn, RunMade, RunOut
@@ -61,7 +62,8 @@ async def create(request: HttpRequest) -> HttpResponse:
             )
             return costs.warned(answers.answer(made, 200 if accepted.existing else 202), accepted.standing)
 
-        return serving.with_connection(take)
+        with traces.request("POST /api/v1/runs", request.headers.get("traceparent")):
+            return serving.with_connection(take)
 
     return await serving.on_thread(work)
 

@@ -13,6 +13,7 @@ from harness.policy import admission, terms
 from harness.policy.lifecycle import State
 from harness.store import queries, search, steps
 from harness.store.database import Connection
+from harness.telemetry import traces
 from harness.web.api import answers, costs, documents, reading
 from harness.web.api.auth import READ, WRITE, caller_of
 from harness.web.api.schemas import NodeIn, Problem, TaskIn, TaskMade, TaskPage, TaskWhole, Trace
@@ -81,7 +82,8 @@ async def create(request: HttpRequest) -> HttpResponse:
             )
             return costs.warned(answers.answer(made, 202), accepted.standing)
 
-        return serving.with_connection(take)
+        with traces.request("POST /api/v1/tasks", request.headers.get("traceparent")):
+            return serving.with_connection(take)
 
     return await serving.on_thread(work)
 

@@ -16,7 +16,7 @@ from harness.kinds import registry
 from harness.policy.capacity import objections
 from harness.store.broker import Broker
 from harness.store.permits import Permits
-from harness.telemetry import logs
+from harness.telemetry import logs, traces
 
 log = logs.get(__name__)
 
@@ -34,6 +34,7 @@ class Command(BaseCommand):
                     f"{name} is not set, and no stack of this checkout runs: {name}=.., or `manage.py stack up`"
                 )
         logs.configure(settings.HARNESS_LOG_LEVEL, process="dispatcher")
+        traces.configure(process="dispatcher")
         registry.discover(*settings.HARNESS_TASK_PACKAGES)
         registry.check_against(settings.HARNESS_TOPOLOGY)
         for objection in objections(settings.HARNESS_TOPOLOGY, registry.needs()):

@@ -1,0 +1,1 @@
+"""Work with a step and a call, for its trace."""
