@@ -146,7 +146,7 @@ def _commit(
     epoch: int,
     publish: Publish,
 ) -> int:
-    began_s = time.time()
+    began_s = traces.now_s()
     picked = {secrets.randbits(62): pick for pick in picks}
     leases = [_lease(line.pool, token, pick, memory) for token, pick in picked.items()]
     done = transitions.release(connection, leases, memory.moved(), capacities=memory.course.caps, epoch=epoch)
@@ -174,7 +174,7 @@ def _trace(connection: Connection, leases: Sequence[int], began_s: float) -> Non
     """Trace how long tasks waited and their release, before a worker can know of it: then they may be gone."""
     for one in trace.released(connection, leases):
         traces.past(one.task, "wait", began_s=one.ready_s, ended_s=began_s, pool=one.pool)
-        traces.past(one.task, "release", began_s=began_s, ended_s=time.time(), pool=one.pool, lease=one.lease)
+        traces.past(one.task, "release", began_s=began_s, ended_s=traces.now_s(), pool=one.pool, lease=one.lease)
 
 
 def _lease(pool: str, token: int, pick: Pick, memory: Memory) -> NewLease:

@@ -34,7 +34,7 @@ log = logs.get(__name__)
 def run_lease(process: ProcessState, lease: int, token: int) -> None:
     """Claim, run, settle. Does nothing when the lease isn't there any more, was claimed, or carries another token."""
     # 1. Claim
-    began_s = time.time()
+    began_s = traces.now_s()
     try:
         tasks = _claim(process, lease, token)
         live = [task for task in tasks if not task.expired]
@@ -50,7 +50,7 @@ def run_lease(process: ProcessState, lease: int, token: int) -> None:
     running = _running(lease, token, live)
     if traces.on():
         for task in live:
-            traces.past(task.public_id, "claim", began_s=began_s, ended_s=time.time(), lease=lease)
+            traces.past(task.public_id, "claim", began_s=began_s, ended_s=traces.now_s(), lease=lease)
     process.running[lease] = running
     try:
         # 2. Run
@@ -190,13 +190,13 @@ def _fitting(kind: Kind, result: Any) -> Any:
 
 def _settle(process: ProcessState, running: Running, outcomes: list[Outcome], tasks: list[ClaimedTask]) -> None:
     """Commit outcomes of some of these tasks, and trace that. Raises: see `_commit`."""
-    began_s = time.time()
+    began_s = traces.now_s()
     _commit(process, running, outcomes)
     if traces.on():
         verdicts = {outcome.task: str(outcome.event) for outcome in outcomes}
         for task in tasks:
             if verdict := verdicts.get(task.id):
-                traces.past(task.public_id, "settle", began_s=began_s, ended_s=time.time(), verdict=verdict)
+                traces.past(task.public_id, "settle", began_s=began_s, ended_s=traces.now_s(), verdict=verdict)
 
 
 def _commit(process: ProcessState, running: Running, outcomes: list[Outcome]) -> None:

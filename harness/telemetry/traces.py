@@ -82,6 +82,11 @@ def on() -> bool:
     return _tracer is not None
 
 
+def now_s() -> float:
+    """Return the time of a span, by this machine's clock (epoch seconds): it is shown, and decides nothing."""
+    return time.time()
+
+
 @contextmanager
 def request(route: str, parent: str | None) -> Iterator[None]:
     """Note a request that may bring tasks, and the traceparent of whoever asks; for `submitted`."""
