@@ -154,6 +154,24 @@ def test_another_tenant_finds_nothing_and_a_link_opens_its_run_alone(
     assert httpx.get(f"{web.url}/work/").status_code == 302
 
 
+def test_whoever_may_act_makes_a_link_to_a_run(stage_beside: Stage, visitor: Visitor, web: Web) -> None:
+    (first, _), path = _fresh(stage_beside)
+    assert f'href="{path}share"' in visitor.http.get(path).text
+    token = re.search(r'name="once" value="([^"]+)"', visitor.http.get(f"{path}share").text)
+    assert token and visitor.http.post(f"{path}share", data={"once": "forged"}).status_code == 403
+    links = []
+    for more in ({}, {"acts": "yes"}):
+        page = visitor.http.post(f"{path}share", data={"once": token[1], **more}).text
+        found = re.search(r'value="http://[^/]+(/shared/[^"]+)"', page)
+        assert found
+        links.append(found[1])
+    looks, acts = (httpx.get(f"{web.url}{link}").text for link in links)
+    assert "Queued: 0 of 2" in readable(looks) and "Cancel what is left" not in looks and '/share"' not in looks
+    assert "Cancel what is left" in acts, "it was made to act, too"
+    assert httpx.get(f"{web.url}{links[1]}share").status_code == 403, "a link makes no links"
+    assert stage_beside.state(first) == "queued"
+
+
 def test_lists_go_by_state_words_and_id(stage_beside: Stage, visitor: Visitor) -> None:
     run = make_run(stage_beside, MIXED)
     path = run_path(stage_beside, run)

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from django.http import HttpRequest
@@ -10,13 +10,14 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_POST, require_safe
 
 from harness.engine import operate
-from harness.policy.errors import Unavailable
+from harness.policy.errors import NotFound, Unavailable
 from harness.policy.lifecycle import State
-from harness.store import staff
+from harness.store import queries, staff
 from harness.store.database import Connection
-from harness.web.pages import forms, live, opening, run_seen, shell
+from harness.web.pages import forms, live, opening, run_seen, shared, shell, times
 from harness.web.pages.access import NotYours, Viewer
 from harness.web.pages.live import Look
+from harness.web.pages.shared import PageLink
 from harness.web.pages.shell import Fragment, page
 from harness.web.service import service
 
@@ -83,6 +84,32 @@ async def act(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID, verb: str
         await forms.give_back(taken)
         raise
     return shell.back(path, said)
+
+
+@page
+async def share(request: HttpRequest, viewer: Viewer, run_id: uuid.UUID) -> HttpResponseBase:
+    """A link to the run's page and its tasks, for a day. Making one twice does no harm."""
+    tenant = await _tenant(viewer, run_id)
+    if not viewer.may_act or viewer.link is not None:
+        raise NotYours("you may look at this run, and not share it")
+    run = await shell.reading(lambda connection: queries.run(connection, run_id), tenant=tenant)
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    now, purpose = datetime.now(UTC), f"share run {run_id}"
+    facts: dict[str, object] = {
+        "what": "run",
+        "name": run.name or "Run",
+        "back": viewer.run_path(run_id),
+        "token": forms.token(viewer, purpose, now=now),
+        "until": times.clock(now + timedelta(seconds=shared.LIFE_S), now),
+    }
+    if request.method == "POST":
+        forms.read(viewer, request.POST.get(forms.FIELD, ""), begins=purpose, now=now)
+        acts = request.POST.get("acts") == "yes"
+        link = PageLink(tenant=tenant, what="run", public_id=run_id, acts=acts, label=f"{viewer.name}’s guest"[:60])
+        address = shared.address(shared.made(link, now=now), link, base=request.build_absolute_uri("/"))
+        facts |= {"address": address, "acts": acts}
+    return shell.answer("harness/pages/share.html", facts, viewer, title=f"Share · {run.name or 'Run'}")
 
 
 async def _tenant(viewer: Viewer, run_id: uuid.UUID) -> int:

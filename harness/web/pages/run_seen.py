@@ -89,6 +89,7 @@ def facts(connection: Connection, viewer: Viewer, tenant: int, run_id: uuid.UUID
             }
             for one in runs.slowest(connection, run.id, most=SLOWEST_MOST if drawn is None else SLOWEST_DRAWN_MOST)
         ],
+        "share_path": f"{path}share" if viewer.may_act and viewer.link is None else "",
         "run_id": str(run_id),
         "size": run.size,
         "spawned": max(0, len(letters) - run.size),

@@ -22,6 +22,7 @@ _OF_BOTH: list[URLPattern] = [
     path("runs/<uuid:run_id>/", run.show),
     path("runs/<uuid:run_id>/live", run.stream),
     path("runs/<uuid:run_id>/tasks/", lists.of_run),
+    path("runs/<uuid:run_id>/share", run.share),
     *(path(f"runs/<uuid:run_id>/{verb}/", run.act, {"verb": verb}) for verb in _RUN_VERBS),
 ]
 of_viewers: list[URLPattern] = [
