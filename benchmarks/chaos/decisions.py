@@ -10,6 +10,7 @@ from harness.policy.approvals import DENIED
 from harness.policy.lifecycle import Event
 from harness.policy.steps import FINISHED
 
+OK = 200
 STEP = "ask-"  # what the names of questions, and of the steps that ask them, begin with
 VERDICTS = (Event.APPROVE, Event.DENY)
 ASKED = (Event.ASK, Event.REASK)
@@ -58,10 +59,10 @@ def answered(seen: View) -> Iterator[Finding]:
     """Whoever was told that their answer counts is in the trace with it, and so is what others were told stands."""
     rows = {row.task: row for row in _asking(seen)}
     counted: defaultdict[str, Counter[tuple[str | None, str | None]]] = defaultdict(Counter)
-    for said in seen.history.said:
+    for said in sorted(seen.history.said, key=lambda said: said.status):  # first those whose own answer counts
         if said.told is not None and said.task in rows:
             stands = counted[said.task]
-            stands[said.told] = stands[said.told] + 1 if said.status == 200 else max(1, stands[said.told])
+            stands[said.told] = stands[said.told] + 1 if said.status == OK else max(1, stands[said.told])
     for task, stands in counted.items():
         row = rows[task]
         made = Counter((event.event, event.detail) for event in seen.traces.get(row.id, ()) if event.event in VERDICTS)

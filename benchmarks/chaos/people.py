@@ -144,4 +144,4 @@ def _stands(verb: str, answer: Mapping[str, Any]) -> tuple[str | None, str | Non
     """Return the (verdict, choice) that stands by an answer; None: it names none."""
     if "outcome" in answer:
         return verb, answer["choice"]
-    return (answer["verdict"], answer["choice"]) if answer.get("verdict") else None
+    return (answer["verdict"], answer.get("choice")) if answer.get("verdict") else None  # a no has none

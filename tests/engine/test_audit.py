@@ -107,6 +107,17 @@ def test_a_repair_that_leaves_the_fault_standing_is_not_told_as_one(
     assert rows(house) == [("stranded", planted.subject, False, False, 1)]
 
 
+@pytest.mark.parametrize("rule", ["stranded", "parked_for_nothing"])
+def test_what_a_notice_will_wake_is_no_fault_however_long_the_dispatcher_takes(house: House, rule: str) -> None:
+    planted = PLANTS[rule](house)
+    house.force("UPDATE task SET depends = true WHERE state = 'queued'")
+    task = int(planted.subject.removeprefix("task "))
+    house.force("INSERT INTO notice (task_id, tenant_id, down) VALUES (%s, %s, false)", task, house.stage.tenant)
+    assert audited(house) == [] and rows(house) == []
+    house.force("DELETE FROM notice")
+    assert [one.rule for one in audited(house)] == [rule]
+
+
 @pytest.mark.parametrize("rule", ["old_transaction", "dead_rows", "stranded"])
 def test_what_ails_the_database_is_told_to_the_log_as_an_alert_and_once(house: House, rule: str) -> None:
     planted = PLANTS[rule](house)

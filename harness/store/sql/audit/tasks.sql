@@ -1,7 +1,7 @@
 -- The next tasks by id: what has no way out of its state, what runs without a slot; live ones whose body or run is gone.
 -- Returns: rule, subject, id, tenant, facts of each fault (one a task), then a row without a rule: the last id looked at.
 -- Needs: task_pkey, task_of_parent, dependency_unmet, lease_member_pkey, task_body_pkey, run_pkey, step_pkey, approval_once;
--- worker_session is small. Locks: nothing.
+-- worker_session and notice, a queue, are small. Locks: nothing.
 -- Parameters: after, until (ids), limit, version_wait_s.
 WITH looked AS MATERIALIZED (
     SELECT id, tenant_id, run_id, parent_id, kind, version, state, ready, holds, not_before, depends, release_no, event_no, created_at,
@@ -11,6 +11,10 @@ WITH looked AS MATERIALIZED (
 known AS MATERIALIZED (
     SELECT array_agg(DISTINCT k) AS kinds FROM worker_session s CROSS JOIN LATERAL unnest(s.kinds) k WHERE s.ended_at IS NULL
 ),
+noticed AS MATERIALIZED (
+    -- The way out of what waited for others: a dispatcher that is held up for seconds looks at them next.
+    SELECT coalesce(array_agg(DISTINCT task_id), '{}') AS tasks FROM notice WHERE NOT down
+),
 judged AS MATERIALIZED (
     -- Scalar subqueries: one descent each, whatever the tables held when this was planned.
     SELECT t.*, CASE
@@ -19,10 +23,12 @@ judged AS MATERIALIZED (
         WHEN t.state = 'queued' AND NOT t.ready AND t.not_before IS NULL
              AND (SELECT m.lease_id FROM lease_member m WHERE m.task_id = t.id) IS NULL
              AND (NOT t.depends OR (SELECT d.task_id FROM dependency d WHERE d.task_id = t.id AND NOT d.met LIMIT 1) IS NULL)
+             AND (NOT t.depends OR t.id <> ALL ((SELECT tasks FROM noticed)::bigint[]))
             THEN 'stranded'
         WHEN t.state = 'paused' AND 'children' = ANY(t.holds)
              AND coalesce((SELECT c.finished_at IS NOT NULL FROM task c WHERE c.parent_id = t.id
                            ORDER BY c.finished_at DESC, c.id DESC LIMIT 1), true)
+             AND t.id <> ALL ((SELECT tasks FROM noticed)::bigint[])
             THEN 'parked_for_nothing'
         WHEN t.state = 'waiting_approval' AND NOT t.ready
              AND (SELECT m.lease_id FROM lease_member m WHERE m.task_id = t.id) IS NULL
