@@ -18,12 +18,14 @@ LETTERS = {
     "q": State.QUEUED,
     "r": State.RUNNING,
     "w": State.WAITING_APPROVAL,
+    "k": State.PAUSED,  # PARKED
     "p": State.PAUSED,
     "t": State.FAILED_RETRYABLE,
     "s": State.SUCCEEDED,
     "f": State.FAILED_TERMINAL,
     "c": State.CANCELLED,
 }
+PARKED = "k"  # it waits for its children, and for nothing else: people don't call that paused
 MEMBERS_MOST = 50_000  # of one run or parent that are looked at
 FAILED_MOST = 2_000  # failures that are grouped: each costs a look at its error
 LIVE_MOST = 2_000  # live tasks of a tenant that are counted
@@ -35,12 +37,13 @@ TENANTS_MOST = 500  # that are listed
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A task of a run that took long, from its first start to its end (None: it goes on)."""
+    """A task of a run that took long, from its first start to its end (None: it goes on). `parked`: for children."""
 
     public_id: uuid.UUID
     kind: str
     title: str | None
     state: State
+    parked: bool
     began_at: datetime
     ended_at: datetime | None
 
@@ -58,13 +61,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A task of a run, with the tasks (ids) that it waits for. `began_at`: its first start."""
+    """A task of a run, with the tasks (ids) that it waits for. `began_at`: its first start; `parked`: for children."""
 
     id: int
     public_id: uuid.UUID
     kind: str
     title: str | None
     state: State
+    parked: bool
     parent: int | None
     depends_on: list[int]
     began_at: datetime | None
@@ -119,8 +123,8 @@ def slowest(connection: Connection, run: int, *, most: int) -> list[Slow]:
     """Return the tasks of a run that took longest, or have so far."""
     cursor = connection.execute(sql.load("runs/slowest"), {"run": run, "looked": MEMBERS_MOST, "most": most})
     return [
-        Slow(task, kind, title, State(state), began_at, ended_at)
-        for task, kind, title, state, began_at, ended_at in cursor
+        Slow(task, kind, title, State(state), parked, began_at, ended_at)
+        for task, kind, title, state, parked, began_at, ended_at in cursor
     ]
 
 
@@ -142,8 +146,8 @@ def graph(connection: Connection, run: int, *, most: int) -> Sequence[Node] | No
     if len(rows) > most:
         return None
     return [
-        Node(row, public_id, kind, title, State(state), parent, depends_on, began_at, ended_at)
-        for row, public_id, kind, title, state, parent, depends_on, began_at, ended_at in rows
+        Node(row, public_id, kind, title, State(state), parked, parent, depends_on, began_at, ended_at)
+        for row, public_id, kind, title, state, parked, parent, depends_on, began_at, ended_at in rows
     ]
 
 

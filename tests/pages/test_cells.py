@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.policy.lifecycle import State
-from harness.store.runs import LETTERS
+from harness.store.runs import LETTERS, PARKED
 from harness.web.pages import cells
 
 
@@ -29,5 +29,6 @@ def test_no_failure_hides_in_a_square(states: str) -> None:
         assert (square == "ok") == (set(inside) == {"s"}), "all that is done is green, and nothing else"
 
 
-def test_letters_name_every_state_once() -> None:
-    assert sorted(LETTERS.values()) == sorted(State)
+def test_letters_name_every_state_once_and_who_waits_for_children_apart() -> None:
+    assert sorted(state for letter, state in LETTERS.items() if letter != PARKED) == sorted(State)
+    assert cells.counts(f"{PARKED}p") == {State.PAUSED: 2}

@@ -113,6 +113,23 @@ def test_a_graph_is_drawn_with_what_comes_after_what(stage_beside: Stage, visito
     assert f"queued, after task {ids[1]} and task {ids[2]}" in readable(page)
 
 
+def test_who_waits_for_its_children_is_nowhere_called_paused(stage_beside: Stage, visitor: Visitor) -> None:
+    run = make_run(stage_beside, [State.PAUSED, State.PAUSED, State.QUEUED])
+    cursor = stage_beside.connection.execute("SELECT id, public_id FROM task WHERE run_id = %s ORDER BY id", (run,))
+    (first, public), (second, _), _ = cursor.fetchall()
+    hold = "UPDATE task SET holds = %s WHERE id = %s"
+    for task in (first, second):
+        stage_beside.connection.execute(hold, (["children"], task))
+    path = run_path(stage_beside, run)
+    text = visitor.text(path)
+    assert "2 waiting for children" in text and text.count("waiting for its children") >= 2
+    assert not re.search(r"\bpaused\b(?! or waiting for children| *\.)", text), text
+    assert visitor.text(f"{path}tasks/").count("waiting for its children") == 2
+    assert "<title>Waiting for its children" in visitor.http.get(f"/work/tasks/{public}/").text
+    stage_beside.connection.execute(hold, (["tenant"], second))
+    assert "2 paused or waiting for children" in visitor.text(path)
+
+
 def test_buttons_act_once_on_the_whole_run(stage_beside: Stage, visitor: Visitor) -> None:
     (first, second), path = _fresh(stage_beside)
     assert "Nothing more of it is started" in visitor.press(path, "Pause")

@@ -68,7 +68,7 @@ def spent(began_at: datetime | None, ended_at: datetime | None, now: datetime) -
 
 def _told(nodes: Sequence[Node], at: int, waits_for: Sequence[int], places: dict[int, int]) -> str:
     node = nodes[at]
-    said = words.STATES[node.state]
+    said = words.standing(node.state, parked=node.parked)
     if waits_for:
         names = [called(nodes[on].title, nodes[on].kind) for on in waits_for]
         more = len(names) - NAMED_MOST

@@ -13,7 +13,16 @@ from harness.store.runs import LETTERS
 
 SQUARES = 400
 # From the worst to the best. Failures are apart: how many there are decides how red a square is.
-_CLASSES = (("w", "ask"), ("t", "try"), ("r", "run"), ("q", "que"), ("p", "pau"), ("c", "can"), ("s", "ok"))
+_CLASSES = (
+    ("w", "ask"),
+    ("t", "try"),
+    ("r", "run"),
+    ("q", "que"),
+    ("k", "pau"),
+    ("p", "pau"),
+    ("c", "can"),
+    ("s", "ok"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +51,12 @@ def counts(states: str) -> dict[State, int]:
     >>> {str(state): n for state, n in counts("ssrt").items()}
     {'running': 1, 'failed_retryable': 1, 'succeeded': 2}
     """
-    found = Counter(states)
-    return {state: found[letter] for letter, state in LETTERS.items() if letter in found}
+    found: dict[State, int] = {}
+    letters = Counter(states)
+    for letter, state in LETTERS.items():
+        if letter in letters:
+            found[state] = found.get(state, 0) + letters[letter]
+    return found
 
 
 def _square(states: str) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.utils.safestring import SafeString
 
+from harness.policy.holds import CHILDREN
 from harness.policy.lifecycle import TERMINAL, State
 from harness.store.queries import TaskView
 from harness.web.pages import marks, times, words
@@ -43,7 +44,7 @@ def lines(tasks: Iterable[TaskView], viewer: Viewer, *, now: datetime) -> list[L
 
 
 def _told(task: TaskView) -> str:
-    said = words.STATES[task.state]
+    said = words.standing(task.state, parked=task.holds == [CHILDREN])
     if task.title:
         said += f", {task.kind}"
     error = task.error if isinstance(task.error, dict) else {}

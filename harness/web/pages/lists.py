@@ -27,7 +27,7 @@ PAGE = 50
 LOOKS = 4  # of some 5,000 tasks each, before a page is shown that has found nothing yet
 SEARCH_MOST_CHARS = 200
 Found = tuple[list[TaskView], int | None]
-ORDER = tuple(runs.LETTERS.values())
+ORDER = tuple(dict.fromkeys(runs.LETTERS.values()))
 
 
 @require_safe
@@ -99,7 +99,7 @@ def _answer(
                 "current": one == state,
                 "path": f"?{urlencode(kept | ({'state': str(one)} if one else {}))}",
             }
-            for one, said in [(None, "all"), *((one, words.STATES[one]) for one in ORDER)]
+            for one, said in [(None, "all"), *((one, words.standing_of(one, 2, 1)) for one in ORDER)]
         ],
         "older": ""
         if following is None

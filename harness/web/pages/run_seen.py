@@ -20,7 +20,7 @@ from harness.web.pages.words import counted
 CAUSES_MOST = 5
 SHOWN_MOST = 3  # tasks of each cause
 SLOWEST_MOST, SLOWEST_DRAWN_MOST = 5, 3  # a picture with times beside it has the others
-ORDER = tuple(runs.LETTERS.values())
+ORDER = tuple(dict.fromkeys(runs.LETTERS.values()))
 
 
 def facts(connection: Connection, viewer: Viewer, tenant: int, run_id: uuid.UUID) -> Mapping[str, Any]:
@@ -64,7 +64,7 @@ def facts(connection: Connection, viewer: Viewer, tenant: int, run_id: uuid.UUID
             {
                 "mark": marks.mark(one),
                 "n": counts[one],
-                "said": words.STATES[one],
+                "said": words.standing_of(one, counts[one], letters.count(runs.PARKED)),
                 "path": f"{path}tasks/?state={one}",
             }
             for one in ORDER
@@ -84,7 +84,7 @@ def facts(connection: Connection, viewer: Viewer, tenant: int, run_id: uuid.UUID
                 "mark": marks.mark(one.state),
                 "path": viewer.task_path(one.public_id),
                 "name": branches.called(one.title, one.kind),
-                "said": words.STATES[one.state],
+                "said": words.standing(one.state, parked=one.parked),
                 "time": branches.spent(one.began_at, one.ended_at, now),
             }
             for one in runs.slowest(connection, run.id, most=SLOWEST_MOST if drawn is None else SLOWEST_DRAWN_MOST)

@@ -155,7 +155,8 @@ def title(seen: Seen) -> str:
     eta = seen.eta
     span = None if eta is None or seen.over else (eta.end if seen.state is State.RUNNING else eta.start)
     at = f", {clock(span.p50, seen.now)}" if span is not None else ""
-    return f"{words.STATES[seen.state].capitalize()}{at} · {seen.name[:60]}"
+    said = words.standing(seen.state, parked=seen.task.holds == [CHILDREN])
+    return f"{said.capitalize()}{at} · {seen.name[:60]}"
 
 
 def _queued(seen: Seen) -> str:

@@ -21,6 +21,7 @@ STATES: Mapping[str, str] = {
     "failed_terminal": "failed",
     "cancelled": "cancelled",
 }
+PARKED: Final = "waiting for its children"  # `paused` on the wire; nobody paused it
 PRIORITIES: Mapping[int, str] = {
     0: "P0, someone is waiting",
     1: "P1, paid or urgent",
@@ -154,6 +155,26 @@ LEVELS: Mapping[str, LevelWords] = {
         in_force="New P2 and P3 are refused with a time to come back; retries are for P0 and P1; probes come from P0.",
     ),
 }
+
+
+def standing(state: str, *, parked: bool) -> str:
+    """Return how a task stands. `parked`: it waits for its children, and for nothing else.
+
+    >>> standing("paused", parked=False), standing("paused", parked=True)
+    ('paused', 'waiting for its children')
+    """
+    return PARKED if parked else STATES[state]
+
+
+def standing_of(state: str, n: int, parked: int) -> str:
+    """Return how `n` tasks of one state stand, of which so many are `parked`.
+
+    >>> standing_of("paused", 3, 3), standing_of("paused", 3, 1), standing_of("queued", 3, 0)
+    ('waiting for children', 'paused or waiting for children', 'queued')
+    """
+    if not parked or state != "paused":
+        return STATES[state]
+    return "waiting for children" if parked == n else "paused or waiting for children"
 
 
 def failure(error_class: str | None) -> Failure:
