@@ -14,6 +14,7 @@ from django.conf import settings
 
 from harness.policy.capacity import OTHER_CONNECTIONS, process_connections
 from harness.policy.settings import QUARANTINE, SYSTEM
+from harness.telemetry.metrics import METRICS
 from harness.worker.process import ZOMBIE_MAX_AGE_S
 from tests.deploy import manifests
 from tests.deploy.manifests import WAYS
@@ -156,6 +157,17 @@ def test_what_can_be_scaled_is_scaled_within_the_pool_s_bounds(root: Path) -> No
         spec = found[f"worker-{name.replace('_', '-')}"]
         assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (pool.processes_least, pool.processes_most)
         assert f'harness_desired_workers{{pool="{name}"}}' in spec["triggers"][0]["metadata"]["query"]
+
+
+def test_what_scaling_asks_for_is_a_metric_and_what_is_mounted_is_there(root: Path) -> None:
+    keda = (root / "deploy/kubernetes/components/keda/scaledobjects.yaml").read_text("utf-8")
+    assert set(re.findall(r"harness_[a-z_]+", keda)) <= METRICS.keys()
+    mounted = re.findall(r"(?m)\./([\w./-]+):", (root / "deploy/compose.yaml").read_text("utf-8"))
+    assert mounted and all((root / "deploy" / path).exists() for path in mounted)
+    prometheus = yaml.safe_load((root / "deploy/prometheus/prometheus.yml").read_text("utf-8"))
+    assert all((root / "deploy/prometheus" / name).exists() for name in prometheus["rule_files"])
+    (job,) = prometheus["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["web:8000"]}] and "web" in manifests.compose(root)["services"]
 
 
 def test_the_image_is_sent_what_it_copies_and_no_more(root: Path) -> None:
