@@ -17,7 +17,7 @@ from harness.policy.resources import Live
 from harness.store.evaluations import Evaluation, Used
 from harness.store.operations import Now, Refused, Waiting
 from harness.store.pressure import Stored
-from harness.store.resources import Change
+from harness.store.resources import Change, ResourceNow
 from harness.web.pages.operations import banner, changes, charts, rows, signs
 from harness.web.pages.operations.charts import Point
 from harness.web.pages.operations.seen import Seen
@@ -85,6 +85,8 @@ def test_the_driver_is_what_refuses_most_then_the_database_then_the_pool_with_mo
     empty = hour(llm_default=Stood(50, 3, 0, 0))
     assert banner.driver(seen(readings=hot(queue_depth=1), waiting=waiting, hour=empty)) == "the pool cpu"
     assert banner.driver(seen()) == ""
+    kept = {"llm:default": ResourceNow(resource="llm:default", limit_now=50, in_flight=49)}
+    assert banner.driver(seen(readings=hot(llm_in_use=1), kept=kept)) == "llm:default", "before there is an hour"
     assert banner.shown_resource(seen(hour=full)) == "llm:default", "at normal the chart is of the busiest"
 
 
@@ -122,7 +124,7 @@ def test_tenants_stand_by_name_with_their_share_and_the_rest_in_one_row() -> Non
         seen(used=used, waiting=waiting, tenants={1: ("t01", 1.0), 2: ("t02", 3.0)}, refused=[Refused(12, "t12", 9, 0)])
     )
     assert of_all == 12 and [one.name for one in found] == [f"t{n:02}" for n in range(1, 9)] + [""]
-    assert (found[0].now, found[1].now, found[2].now) == ("at its share", "below its share", "asks for no more")
+    assert (found[0].now, found[1].now, found[2].now) == ("above its share", "below its share", "asks for no more")
     assert found[-1].refused == 9
     shares = [int(one.used.split("\u00a0")[0]) for one in found]
     assert abs(sum(shares) - 100) <= len(shares) / 2

@@ -3,7 +3,7 @@
 At 1440 and 390 px, light and dark. The login is made for this and removed again. What a page's scripts or its policy
 complain about is printed, and fails the command. Of tasks it takes the newest that failed after steps, if one did, and
 its picture is as tall as it takes to show its line of states, steps and attempts. Of people's pages it takes a task in
-each state that there is one in, whole.
+each state that there is one in, and the operations page, whole.
 """
 
 import json
@@ -103,6 +103,7 @@ class Command(BaseCommand):
     def _take_pages(self, browser: Browser, url: str, out: Path) -> None:
         found = {state: self._first(browser, f"{url}/admin/store/task/?state={state}", SHOWN_ID) for state in STATES}
         pages = {f"task-{state}": f"/work/tasks/{task}/" for state, task in found.items() if task}
+        pages["operations"] = "/operations/"
         for width, height, dark in LOOKS:
             browser.look(width=width, height=height, dark=dark)
             for page, path in pages.items():

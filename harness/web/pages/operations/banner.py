@@ -81,7 +81,7 @@ def driver(seen: Seen) -> str:
     if worst[0] in OF_THE_DATABASE:
         return DATABASE
     found = _worst_resource(seen)
-    if found and (worst[0] in OF_RESOURCES or _share(seen.hour[-1].resources[found]) >= FULL):
+    if found and (worst[0] in OF_RESOURCES or _share(_stood(seen)[found]) >= FULL):
         return found
     waiting: dict[str, int] = {}
     for one in seen.waiting:
@@ -99,10 +99,21 @@ def shown_resource(seen: Seen) -> str:
 
 def _worst_resource(seen: Seen) -> str:
     """Return the resource that refuses most, or is fullest."""
-    stood = {name: one for name, one in seen.hour[-1].resources.items() if name in seen.live} if seen.hour else {}
+    stood = _stood(seen)
     if not stood:
         return ""
     return max(sorted(stood), key=lambda name: (_refused(stood[name]), _share(stood[name]), stood[name].limit))
+
+
+def _stood(seen: Seen) -> dict[str, Stood]:
+    """Return how resources stood at the last evaluation; where none is known, as they were last kept."""
+    if seen.hour:
+        return {name: one for name, one in seen.hour[-1].resources.items() if name in seen.live}
+    return {
+        name: Stood(live.limit, seen.kept[name].in_flight, 0, 0)
+        for name, live in seen.live.items()
+        if name in seen.kept
+    }
 
 
 def _refused(one: Stood) -> float:

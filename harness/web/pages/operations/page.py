@@ -23,7 +23,12 @@ EVERY_S = 2.0
 LETTERS_SHOWN = 5
 
 _FOLDER = "harness/pages/operations"
-FRAGMENTS = tuple(
+# What is read out when it changes stands apart from the banner, which changes with every figure in it.
+READ_OUT = (
+    Fragment(id="ops_said", template=f"{_FOLDER}/said.html", role="status"),
+    Fragment(id="ops_alarm", template=f"{_FOLDER}/alarm.html", role="alert"),
+)
+FRAGMENTS = READ_OUT + tuple(
     Fragment(id=f"ops_{name}", template=f"{_FOLDER}/{name}.html")
     for name in ("level", "signals", "driver", "pools", "resources", "tenants", "changed", "letters", "engine")
 )

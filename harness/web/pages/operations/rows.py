@@ -201,7 +201,7 @@ def _tenant(
     said = f"{name or 'the others'}: {used} of the service" + (f", due {100 * due:.0f}{NB}%" if due else "")
     now = "asks for no more"
     if waiting:
-        now = "waits" if due is None else "at its share" if share >= AT_SHARE * due else "below its share"
+        now = "waits" if due is None else _stands(share, due)
     if refused:
         now += ", refused at the door"
     return Tenant(
@@ -214,6 +214,12 @@ def _tenant(
         now=now,
         calm=not waiting and not refused,
     )
+
+
+def _stands(share: float, due: float) -> str:
+    if share < AT_SHARE * due:
+        return "below its share"
+    return "at its share" if share * AT_SHARE <= due else "above its share"
 
 
 def _says(seen: Seen, pool: str, *, sessions: int, behind: bool) -> tuple[str, str, bool]:

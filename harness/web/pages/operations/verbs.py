@@ -52,7 +52,7 @@ class Field:
 class Verb:
     """A verb's page. `right`: the permission that it needs; `act` does it and returns what is said of it.
 
-    `nothing`: why there is nothing to do, of a look; "" when there is.
+    `nothing`: why there is nothing to do, of a look; "" when there is. `more`: an address and what it is for.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Verb:
     fields: Callable[[Seen, Mapping[str, str]], list[Field]]
     act: Callable[[Connection, str, Mapping[str, str]], str]
     nothing: Callable[[Seen], str] = lambda _: ""
+    more: tuple[str, str] | None = None
 
 
 def may(viewer: Viewer) -> frozenset[str]:
@@ -373,10 +374,11 @@ VERBS: Mapping[str, Verb] = {
             right="store.add_override",
             title="Override a limit",
             what="It acts within seconds, without a restart. What is under way goes on; below what is in use nothing "
-            "more starts until enough has ended. Overrides are cleared in the admin.",
+            "more starts until enough has ended.",
             button="Override",
             fields=_override_fields,
             act=_override,
+            more=("/admin/store/override/", "See and clear what is overridden"),
         ),
         Verb(
             name="drain",
