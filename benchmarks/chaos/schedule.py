@@ -43,7 +43,7 @@ KILLED = {
     "worker_quarantine": 1,
     "worker_system": 1,
     "dispatcher": 3,
-    "beat": 2,
+    "beat": 3,
     "web": 2,
 }
 STOPPED = {"child": 1, "worker_net": 1, "worker_db": 1, "worker_cpu": 1, "dispatcher": 2, "beat": 1, "web": 1}
