@@ -76,6 +76,17 @@ def test_a_button_acts_once_however_often_it_is_pressed(house: House, lookers: L
     assert "Cancelled by ours-admin at" in plain(looker.press(task, "cancel").text)
 
 
+def test_an_operator_acts_on_any_tenants_task_as_an_operator(house: House, lookers: Lookers) -> None:
+    number, task = submitted(house)
+    operator, ours = lookers.login("operator"), lookers.login("ours-admin")
+    assert "It is paused" in operator.press(task, "pause").text
+    text = plain(ours.page(task))
+    assert "Paused by operator since" in text and "staff:" not in text and "when an operator resumes it" in text
+    assert "/do/resume" not in ours.page(task), "what holds it isn't theirs to lift"
+    assert "It goes on." in operator.press(task, "resume").text
+    assert house.stage.state(number) == "queued"
+
+
 def test_a_form_that_was_made_for_another_person_or_another_button_does_nothing(house: House, lookers: Lookers) -> None:
     number, task = submitted(house)
     ours, operator = lookers.login("ours-admin"), lookers.login("operator")

@@ -132,11 +132,10 @@ def why(seen: Seen) -> Answer | None:
             return Answer("It asks a person before it goes on", ("It holds no slot while it waits.",))
         case _ if seen.why.bound:
             first, *others = seen.why.bound
+            said_first = first.told.words.replace(" by staff:", " by ")
             below = [first.told.frees] if first.told.frees else []
             below += [f"Also: {other.told.words}" for other in others]
-            return Answer(
-                first.told.words.rstrip(".") if len(first.told.words) < NOTE_MOST_CHARS else first.told.words, below
-            )
+            return Answer(said_first.rstrip(".") if len(said_first) < NOTE_MOST_CHARS else said_first, below)
         case _:
             return Answer("Nothing holds it")
 
