@@ -35,7 +35,7 @@ def _cheaper(payload: Asked) -> Asked:
 
 @kind(
     "eval.batch",
-    pool="llm",
+    pool="tool_read",  # it calls no model itself: in a model's pool its place in line would wait for the model's limit
     input=Batch,
     output=Evaluated,
     version=2,
@@ -46,7 +46,6 @@ def _cheaper(payload: Asked) -> Asked:
 def evaluate(ctx: Context, payload: Batch) -> Evaluated:
     """Have each case asked and graded, then report. Raises: Permanent naming the field, or when none was answered."""
     # 1. The cases, and which of them are asked.
-    models.access(payload.model)
     cases = _cases(ctx, payload)
     chosen = ctx.step("choose cases", lambda: spread(len(cases), payload.share))
     # 2. A task each; no slot meanwhile.

@@ -147,14 +147,12 @@ def test_a_case_without_an_answer_counts_as_failed_and_the_others_go_on(parent: 
         evaluate(parent(), batch(blank))
 
 
-def test_a_worker_that_isnt_set_up_says_so_before_anything_is_asked(
-    alone: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_whose_workers_arent_set_up_fails_and_says_what_they_lack(
+    parent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LLM_BASE_URL")
-    ctx = alone()
-    with pytest.raises(Permanent, match="LLM_BASE_URL"):
-        evaluate(ctx, batch(case()))
-    assert not ctx.recorded and not ctx.spawned
+    with pytest.raises(Permanent, match=r"not one of 2 cases got an answer; the first: .*LLM_BASE_URL"):
+        evaluate(parent(), batch(case(), case()))
 
 
 def test_a_data_set_is_read_from_an_upload(parent: Any) -> None:

@@ -20,7 +20,7 @@ from harness.store import transitions
 from tasks.mcp_agents import example_server
 from tests.stage import Stage
 
-POOLS = {"llm": 4, "mcp": 4, "ingest": 4}
+POOLS = {"tool_read": 1, "llm": 4, "mcp": 4, "ingest": 4}
 
 
 @pytest.fixture
